@@ -1,0 +1,14 @@
+# torch_cpu and c10 from PyPI's wheel, taken by path: find_package(Torch) asks for the CUDA toolkit even where nothing
+# of CUDA is used. FRACTUS_TORCH is torch's folder; the CUDA runtime and CUPTI libraries that torch_cpu names in its
+# own NEEDED entries are found through its RPATH.
+if(NOT EXISTS ${FRACTUS_TORCH}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "FRACTUS_TORCH: wanted torch's folder (with lib/libtorch_cpu.so), got '${FRACTUS_TORCH}'. Run ./fractus-verify once: it installs torch 2.11.0 into .venv.")
+endif()
+add_library(torch_cpu_only INTERFACE)
+target_include_directories(torch_cpu_only SYSTEM INTERFACE ${FRACTUS_TORCH}/include ${FRACTUS_TORCH}/include/torch/csrc/api/include)
+target_link_options(torch_cpu_only INTERFACE -Wl,--no-as-needed -Wl,-rpath,${FRACTUS_TORCH}/lib
+  -Wl,-rpath-link,${FRACTUS_TORCH}/../nvidia/cu13/lib)
+target_link_libraries(torch_cpu_only INTERFACE ${FRACTUS_TORCH}/lib/libtorch_cpu.so ${FRACTUS_TORCH}/lib/libc10.so)
+if(FRACTUS_CUDA)
+  target_link_libraries(torch_cpu_only INTERFACE ${FRACTUS_TORCH}/lib/libtorch_cuda.so ${FRACTUS_TORCH}/lib/libc10_cuda.so)
+endif()

@@ -1,0 +1,17 @@
+#include "contracts/array.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace fractus {
+
+std::string to_string(const Shape& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
+
+Array zeros(std::string name, DType dtype, Shape shape) {
+  const auto count = static_cast<std::size_t>(element_count(shape));
+  return {std::move(name), dtype, std::move(shape), std::vector<double>(count, 0.0)};
+}
+
+double rounded(double x, DType dtype) { return dtype == DType::float32 ? static_cast<double>(static_cast<float>(x)) : x; }
+
+}  // namespace fractus

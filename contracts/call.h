@@ -1,0 +1,67 @@
+// One call of a form and what came back: the whole conversation between the harness and a candidate.
+// A call holds inputs only; what the result should be is never near the process that computes it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contracts/array.h"
+
+namespace fractus {
+
+// How a tensor lies in memory. Values are the same in each.
+enum class Layout {
+  contiguous,
+  transposed,  // the two outermost dimensions change places in memory: x.transpose(0, 1).contiguous().transpose(0, 1)
+  sliced,      // every second element of the innermost dimension of a wider, offset buffer
+  expanded,    // outermost stride 0: one group's values for all groups; the caller makes the groups equal
+};
+
+std::string_view name(Layout layout);
+Layout layout_from(std::string_view text);  // throws std::invalid_argument
+
+struct Call {
+  std::string kernel;
+  std::string form;
+  std::map<std::string, std::int64_t> settings;   // over the form's defaults
+  std::vector<std::optional<Array>> inputs;       // in the contract's order
+  Layout layout = Layout::contiguous;
+  // Backward runs where at least one cotangent is present; an absent one means that nothing flows into that output.
+  std::vector<std::optional<Array>> cotangents;   // in the order of the outputs
+  std::vector<bool> gradients;                    // by input: does it require a gradient
+  int threads = 1;
+  bool backward_twice = false;  // a second backward through the same graph must give the same bits
+  bool record_graph = false;    // without cotangents: grad mode on all the same
+};
+
+// A fact about the call that no number shows. `kind` is a stable word: shape, dtype, device, count, alias,
+// modified-input, guard, unwritten, second-backward, random-state.
+struct Breach {
+  std::string kind;
+  std::string text;
+};
+
+enum class Status {
+  ok,
+  raised,       // the form threw; `message` is what it said
+  crashed,      // the process ended by a signal or by exit; `message` names it
+  timed_out,
+  out_of_memory,
+};
+
+struct Answer {
+  Status status = Status::ok;
+  std::string message;
+  std::vector<Array> outputs;                      // those of the right shape and dtype, else an empty Array
+  std::vector<std::optional<Array>> gradients;     // by input; absent where none was asked for or none arrived
+  std::vector<Breach> breaches;
+  double seconds = 0;                              // forward and backward, without the transfer
+  double forward_seconds = 0;
+  std::int64_t peak_extra_bytes = 0;               // most bytes held by torch's allocator in the forward, inputs and outputs not counted
+  std::int64_t peak_resident_bytes = 0;            // of the process so far
+};
+
+}  // namespace fractus

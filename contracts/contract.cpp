@@ -1,0 +1,58 @@
+#include "contracts/contract.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "contracts/linear_attention.h"
+
+namespace fractus {
+namespace {
+
+const TensorSpec& find(const std::vector<TensorSpec>& specs, std::string_view name) {
+  for (const TensorSpec& spec : specs)
+    if (spec.name == name) return spec;
+  throw std::out_of_range("no tensor named '" + std::string(name) + "' in the contract");
+}
+
+}  // namespace
+
+Shape shape_of(const TensorSpec& spec, const Dims& dims) {
+  Shape shape;
+  for (const std::string& symbol : spec.dims) shape.push_back(dims.at(symbol));
+  return shape;
+}
+
+const TensorSpec& input(const Contract& contract, std::string_view name) { return find(contract.inputs, name); }
+const TensorSpec& output(const Contract& contract, std::string_view name) { return find(contract.outputs, name); }
+
+const std::vector<const Contract*>& contracts() {
+  static const std::vector<const Contract*> all{&linear_attention::contract()};
+  return all;
+}
+
+const Contract* find_contract(std::string_view kernel) {
+  const auto& all = contracts();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Contract* c) { return c->kernel == kernel; });
+  return found == all.end() ? nullptr : *found;
+}
+
+namespace linear_attention {
+
+const Contract& contract() {
+  static const Contract c{
+      .kernel = "linear_attention",
+      .version = 1,
+      .inputs = {{"q", {"G", "T", "D"}},
+                 {"k", {"G", "T", "D"}},
+                 {"v", {"G", "T", "D"}},
+                 {.name = "S0", .dims = {"G", "D", "D"}, .optional = true},
+                 {.name = "z0", .dims = {"G", "D"}, .optional = true}},
+      .outputs = {{"y", {"G", "T", "D"}}, {"S", {"G", "D", "D"}}, {"z", {"G", "D"}}},
+      .dim_symbols = {"G", "T", "D"},
+      .waivers = {"shared-edges", "unchecked-input", "single-backward", "memory-growth"},
+  };
+  return c;
+}
+
+}  // namespace linear_attention
+}  // namespace fractus

@@ -1,0 +1,40 @@
+// What a kernel promises, as data: the one thing that references, candidates, oracle and harness share.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contracts/array.h"
+
+namespace fractus {
+
+// Extents by symbol, for instance {"G": 80, "T": 128, "D": 64}.
+using Dims = std::map<std::string, std::int64_t>;
+
+struct TensorSpec {
+  std::string name;
+  std::vector<std::string> dims;  // symbols, outermost first
+  bool optional = false;          // may be absent; the contract says what absent means
+  bool differentiable = true;
+};
+
+struct Contract {
+  std::string kernel;
+  int version = 1;
+  std::vector<TensorSpec> inputs;   // in the order of the call
+  std::vector<TensorSpec> outputs;  // in the order of the result; all differentiable
+  std::vector<std::string> dim_symbols;
+  std::vector<std::string> waivers;  // the clauses that --waive may name
+};
+
+Shape shape_of(const TensorSpec& spec, const Dims& dims);
+
+const TensorSpec& input(const Contract& contract, std::string_view name);   // throws std::out_of_range
+const TensorSpec& output(const Contract& contract, std::string_view name);  // throws std::out_of_range
+
+const std::vector<const Contract*>& contracts();
+const Contract* find_contract(std::string_view kernel);  // nullptr where there is none
+
+}  // namespace fractus

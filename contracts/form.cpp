@@ -1,0 +1,71 @@
+#include "contracts/form.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <stdexcept>
+
+namespace fractus {
+namespace {
+
+std::vector<Form>& registry() {
+  static std::vector<Form> all;
+  return all;
+}
+
+std::string text_of(const at::Tensor& tensor) {
+  return fmt::format("{} of {} on {}", to_string(tensor.sizes().vec()), c10::toString(tensor.scalar_type()),
+                     tensor.device().str());
+}
+
+std::string wanted_text(const TensorSpec& spec) { return fmt::format("({})", fmt::join(spec.dims, ", ")); }
+
+}  // namespace
+
+const std::vector<Form>& forms() { return registry(); }
+
+const Form* find_form(std::string_view kernel, std::string_view name) {
+  for (const Form& form : registry())
+    if (form.kernel == kernel && form.name == name) return &form;
+  return nullptr;
+}
+
+Registration::Registration(Form form) { registry().push_back(std::move(form)); }
+
+void check_inputs(const Contract& contract, const Tensors& inputs) {
+  if (inputs.size() != contract.inputs.size())
+    throw std::invalid_argument(fmt::format("{}: wanted {} tensors, got {}", contract.kernel, contract.inputs.size(), inputs.size()));
+
+  const at::Tensor* first = nullptr;
+  Dims dims;
+  std::map<std::string, std::string> set_by;  // which tensor fixed an extent, for the message
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorSpec& spec = contract.inputs[i];
+    const at::Tensor& tensor = inputs[i];
+    if (!tensor.defined()) {
+      if (spec.optional) continue;
+      throw std::invalid_argument(fmt::format("{}: {} is missing; wanted a tensor {}", contract.kernel, spec.name, wanted_text(spec)));
+    }
+    if (tensor.dim() != static_cast<std::int64_t>(spec.dims.size()))
+      throw std::invalid_argument(fmt::format("{}: {}: wanted {} dimensions {}, got {}", contract.kernel, spec.name,
+                                              spec.dims.size(), wanted_text(spec), text_of(tensor)));
+    if (first == nullptr) {
+      first = &tensor;
+      if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)
+        throw std::invalid_argument(fmt::format("{}: {}: wanted float32 or float64, got {}", contract.kernel, spec.name, text_of(tensor)));
+    } else if (tensor.scalar_type() != first->scalar_type() || tensor.device() != first->device()) {
+      throw std::invalid_argument(fmt::format("{}: {}: wanted {} on {} like {}, got {}", contract.kernel, spec.name,
+                                              c10::toString(first->scalar_type()), first->device().str(),
+                                              contract.inputs[0].name, text_of(tensor)));
+    }
+    for (std::size_t d = 0; d < spec.dims.size(); ++d) {
+      const auto [known, is_new] = dims.emplace(spec.dims[d], tensor.size(static_cast<std::int64_t>(d)));
+      if (is_new) set_by[spec.dims[d]] = spec.name;
+      if (tensor.size(static_cast<std::int64_t>(d)) != known->second)
+        throw std::invalid_argument(fmt::format("{}: {}: wanted {} = {} as in {}, got {}", contract.kernel, spec.name,
+                                                spec.dims[d], known->second, set_by[spec.dims[d]], text_of(tensor)));
+    }
+  }
+}
+
+}  // namespace fractus

@@ -1,0 +1,55 @@
+// A form is one way to compute a kernel: a reference, a candidate or a known-wrong variant. It is one file that
+// registers itself; the worker, and nothing else, runs it. This header sees torch, so only those files include it.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "contracts/contract.h"
+
+namespace fractus {
+
+using Tensors = std::vector<at::Tensor>;  // in the contract's order; an undefined tensor is an absent one
+
+// A form's own parameters, for instance {"block": 64}. They change how it computes, never what.
+using Settings = std::map<std::string, std::int64_t>;
+
+enum class Role { reference, candidate, wrong };
+
+// What a form claims of itself, and the harness enforces.
+struct Declarations {
+  bool bit_equal_reruns = true;      // the same call twice gives the same bits
+  bool bit_equal_threads = false;    // ... and with another number of threads
+  bool bit_equal_neighbours = false; // ... and when other groups share the batch
+  // Extra elements that a forward without gradients holds at its peak beside inputs and outputs, as a function of the
+  // extents and settings; empty where the form declares nothing.
+  std::function<std::int64_t(const Dims&, const Settings&)> extra_elements;
+};
+
+struct Form {
+  std::string kernel;
+  std::string name;
+  Role role = Role::candidate;
+  std::string summary;  // one line; for a wrong form what is wrong and where it shows
+  Settings settings;    // parameters and their defaults; every value from 1 on is valid
+  Declarations declares;
+  std::function<Tensors(const Tensors& inputs, const Settings& settings)> run;
+};
+
+const std::vector<Form>& forms();
+const Form* find_form(std::string_view kernel, std::string_view name);  // nullptr where there is none
+
+// `static const Registration registered{{...}};` at the end of a form's file.
+struct Registration {
+  explicit Registration(Form form);
+};
+
+// Throws std::invalid_argument that names the tensor, what was wanted and what was got, where the inputs break the
+// contract: a wrong number of tensors, a required one missing, an extent, dtype or device that does not fit.
+void check_inputs(const Contract& contract, const Tensors& inputs);
+
+}  // namespace fractus
