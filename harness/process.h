@@ -1,0 +1,117 @@
+// The way to a candidate: a fork server that has torch loaded, and children of it that run calls. What a candidate does
+// to its process (crash, hang, exit, flood) ends as a Status of one Answer. This side never sees torch.
+//
+//   Workshop workshop;
+//   Process process = workshop.spawn();
+//   Answer answer = call(process, {...}, 5s);
+//
+// Failures of our own (worker not found, fork server gone, a call that does not fit its contract) are exceptions:
+// std::runtime_error or std::invalid_argument. A Workshop and its Processes may be used from several threads, one
+// Process from one thread at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contracts/call.h"
+#include "contracts/contract.h"
+
+namespace fractus {
+
+// A registered form as the worker describes it.
+struct FormInfo {
+  std::string kernel;
+  std::string name;
+  std::string role;  // reference, candidate or wrong
+  std::string summary;
+  std::map<std::string, std::int64_t> settings;  // parameters and their defaults
+  bool bit_equal_reruns = true;
+  bool bit_equal_threads = false;
+  bool bit_equal_neighbours = false;
+  bool declares_memory = false;  // then Workshop::extra_elements answers
+};
+
+struct Limits {
+  std::int64_t extra_bytes = std::int64_t{12} << 30;  // address space above that of the idle worker
+};
+
+// `runs` executions of one call in the child, without transfers; filled only where status is ok.
+struct Timing {
+  Status status = Status::ok;
+  std::string message;
+  std::vector<double> forward_seconds;             // by run
+  std::vector<double> seconds;                     // by run, forward and backward
+  std::int64_t resident_before = 0;                // peak resident bytes of the process before the first run ...
+  std::int64_t resident_after = 0;                 // ... and after the last
+  std::int64_t forward_peak_extra_bytes = 0;       // torch's allocator, inputs and outputs not counted
+  std::int64_t peak_extra_bytes = 0;               // the same over forward and backward, gradients not counted
+};
+
+namespace process {
+struct Server;
+struct Child;
+}  // namespace process
+
+// One forked child. Destruction kills it and everything in its process group.
+class Process {
+ public:
+  explicit Process(std::unique_ptr<process::Child> child);
+  ~Process();
+  Process(Process&&) noexcept;
+  Process& operator=(Process&&) noexcept;
+
+  bool alive() const;         // false after a crash or a time-out
+  pid_t pid() const;
+  std::string output_tail();  // the last 16 KB of what the child wrote to standard output and standard error
+
+ private:
+  std::unique_ptr<process::Child> child_;
+  friend Answer call(Process&, const Call&, std::chrono::milliseconds);
+  friend Timing measure(Process&, const Call&, int, int, std::chrono::milliseconds);
+};
+
+class Workshop {
+ public:
+  // Starts FRACTUS_WORKER, or fractus-worker from the folder of the running executable.
+  Workshop();
+  explicit Workshop(const std::filesystem::path& worker);
+
+  const std::vector<FormInfo>& forms() const;
+  const FormInfo* find_form(std::string_view kernel, std::string_view name) const;  // nullptr where there is none
+
+  // What the form declares of its memory: elements beside inputs and outputs; absent where it declares nothing.
+  std::optional<std::int64_t> extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+                                             const std::map<std::string, std::int64_t>& settings) const;
+
+  // A fresh child that no call has touched.
+  Process spawn(const Limits& limits = {}) const;
+
+  // The named tensors of a .pt file (a pickled dict of str to tensor), in the file's order. Bools and integers become
+  // int64, half types float32; entries that are no tensors are skipped. A file that cannot be read so:
+  // std::runtime_error with its name and the reason.
+  std::vector<Array> read_archive(const std::filesystem::path& path) const;
+
+  pid_t pid() const;  // of the fork server
+
+ private:
+  std::shared_ptr<process::Server> server_;
+  std::vector<FormInfo> forms_;
+};
+
+// Runs one call. A child that crashes or takes longer than `limit` is dead afterwards, and the answer says how.
+// Throws std::runtime_error where the process was dead before, std::invalid_argument where the call does not fit the
+// kernel's contract (a wrong number of tensors, an extent that differs) or its layout.
+Answer call(Process& process, const Call& call, std::chrono::milliseconds limit);
+
+// Runs one call warmup + runs times and times the last `runs`. Memory is not poisoned and nothing is checked.
+Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit);
+
+}  // namespace fractus
