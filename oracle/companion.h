@@ -1,0 +1,139 @@
+// Companion: a number that knows how far a correct kernel of lower precision may be from it.
+//
+// (v, m, n, e, w): v the value in a base wider than the judged type; m the same polynomial at absolute values; n the
+// most roundings on any path to it; e the error inherited through steps that are not polynomial, and through underflow;
+// w the largest factor of any monomial in it. With u the judged type's unit roundoff and gamma(n) = nu/(1-nu),
+//
+//     error(x) = gamma(n) (m + e) + e
+//
+// bounds |computed - v| for EVERY order, blocking and distribution of the same sums and products, since n counts the
+// longest path and m ignores cancellation (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.1 and 3.4).
+#pragma once
+
+#include <algorithm>
+#include <boost/multiprecision/float128.hpp>
+#include <cmath>
+
+#include "contracts/dtype.h"
+#include "oracle/number.h"
+
+namespace fractus::oracle {
+
+template <DType judged>
+struct BaseOf;
+template <>
+struct BaseOf<DType::float32> {
+  using type = double;
+  static constexpr double unit_roundoff = 0x1p-53;
+};
+template <>
+struct BaseOf<DType::float64> {
+  using type = boost::multiprecision::float128;
+  static constexpr double unit_roundoff = 0x1p-113;
+};
+
+template <DType judged>
+using Base = typename BaseOf<judged>::type;
+
+// Stands for "no bound": larger than any error that a contract's domain allows, and finite, so that 0 times it is 0.
+inline constexpr double unbounded = 1e150;
+
+template <DType judged>
+inline double gamma(double roundings) {
+  const double nu = roundings * unit_roundoff(judged);
+  return nu < 1 ? nu / (1 - nu) : unbounded;
+}
+
+inline double magnitude(double x) { return std::fabs(x); }
+inline double magnitude(const boost::multiprecision::float128& x) { return std::fabs(static_cast<double>(x)); }
+
+template <DType judged>
+struct Companion {
+  Base<judged> v = 0;
+  double m = 0;
+  double n = 0;
+  double e = 0;
+  double w = 0;
+
+  Companion() = default;
+  // A leaf: an input, exact in the judged type.
+  explicit Companion(double x) : v(x), m(std::fabs(x)), w(std::fabs(x)) {}
+  Companion(Base<judged> value, double absolute, double roundings, double inherited, double factor)
+      : v(value), m(absolute), n(roundings), e(inherited), w(factor) {}
+};
+
+// The most by which a correct evaluation in the judged type may miss v.
+template <DType judged>
+double error(const Companion<judged>& x) {
+  return gamma<judged>(x.n) * (x.m + x.e) + x.e;
+}
+
+// A product below the normal range is off by up to the smallest subnormal, and another order of the same product may
+// meet that underflow before its last factor, which then amplifies it; w bounds that factor.
+template <DType judged>
+double underflow(double wa, double wb) {
+  return smallest_subnormal(judged) * (1 + std::max(wa, wb));
+}
+
+template <DType judged>
+Companion<judged> operator+(const Companion<judged>& a, const Companion<judged>& b) {
+  return {a.v + b.v, a.m + b.m, std::max(a.n, b.n) + 1, a.e + b.e, std::max(a.w, b.w)};
+}
+
+template <DType judged>
+Companion<judged> operator-(const Companion<judged>& a) {
+  return {-a.v, a.m, a.n, a.e, a.w};
+}
+
+template <DType judged>
+Companion<judged> operator-(const Companion<judged>& a, const Companion<judged>& b) {
+  return a + (-b);
+}
+
+template <DType judged>
+Companion<judged> operator*(const Companion<judged>& a, const Companion<judged>& b) {
+  return {a.v * b.v, a.m * b.m, a.n + b.n + 1, a.e * b.m + a.m * b.e + a.e * b.e + underflow<judged>(a.w, b.w), std::max(a.w, b.w)};
+}
+
+// What is known of a denominator: its certified lower bound, or none.
+template <DType judged>
+struct Denominator {
+  Base<judged> v;
+  double error;
+  double lower;  // |v| - error, rounded down; not positive where the sign itself is in doubt
+
+  explicit Denominator(const Companion<judged>& den)
+      : v(den.v), error(oracle::error(den)), lower((magnitude(den.v) - error) * (1 - 0x1p-50)) {}
+  bool bounded() const { return lower > 0; }
+};
+
+// The quotient stays a polynomial in its numerator: m and n pass through, divided by the least |den|, and two roundings
+// are added since a kernel may multiply by the reciprocal. So a kernel that divides first and sums afterwards
+// (normalised scores) is inside the same bound; e carries only what the denominator's own error adds,
+// |a/b' - a/b| <= |a/b| error(b) / (|b| - error(b)).
+template <DType judged>
+Companion<judged> operator/(const Companion<judged>& a, const Denominator<judged>& den) {
+  if (a.m == 0 && a.e == 0) return {};
+  if (!den.bounded()) return {Base<judged>(0), 0, a.n + 2, unbounded, unbounded};
+  const Base<judged> v = a.v / den.v;
+  const double inherited = (a.e + magnitude(v) * den.error) / den.lower + underflow<judged>(a.w, 0);
+  return {v, a.m / den.lower, a.n + 2, inherited, std::max({a.w, magnitude(v), 1 / den.lower})};
+}
+
+template <DType judged>
+Companion<judged> operator/(const Companion<judged>& a, const Companion<judged>& b) {
+  return a / Denominator<judged>(b);
+}
+
+// The threshold is rounded to the judged type by the kernel, which moves it by at most u relative.
+template <DType judged>
+Branch branch(const Companion<judged>& den, int exponent) {
+  const double threshold = std::pow(10.0, exponent);
+  const double slack = error(den) + 2 * unit_roundoff(judged) * threshold;
+  const double distance = magnitude(den.v) - threshold;
+  if (distance > slack) return Branch::divide;
+  if (distance < -slack) return Branch::cut;
+  return Branch::either;
+}
+
+}  // namespace fractus::oracle

@@ -1,0 +1,203 @@
+#include "oracle/linear_attention.h"
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "oracle/companion_row.h"
+#include "oracle/lattice.h"
+#include "oracle/linear_attention_expected.h"
+
+namespace fractus::oracle::linear_attention {
+namespace {
+
+struct Extents {
+  std::size_t G, T, D;
+};
+
+Extents extents_of(const Question& question) {
+  const Shape& shape = question.inputs.at(0)->shape;
+  return {static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2])};
+}
+
+bool any(const std::vector<std::optional<Array>>& arrays) {
+  for (const auto& array : arrays)
+    if (array) return true;
+  return false;
+}
+
+const Array* array_or_null(const std::vector<std::optional<Array>>& arrays, std::size_t i) {
+  return i < arrays.size() && arrays[i] ? &*arrays[i] : nullptr;
+}
+
+// Rows [first, first + rows) of an array seen as (.., columns); zeros where the array is absent.
+template <class R>
+Matrix<R> rows_of(const Array* array, std::size_t first, std::size_t rows, std::size_t columns, const std::function<R(double)>& leaf) {
+  Matrix<R> matrix = zero_matrix<R>(rows, columns);
+  if (array == nullptr) return matrix;
+  const double* value = array->values.data() + first * columns;
+  for (Row<R>& row : matrix)
+    for (std::size_t c = 0; c < columns; ++c) row.set(c, leaf(*value++));
+  return matrix;
+}
+
+template <class R>
+using Leaf = std::function<R(double)>;
+
+// One group of the call in the number type R; leaves[0..4] make the inputs' numbers, leaves[5..7] the cotangents'.
+template <class R>
+Result<R> evaluate_group(const Question& question, std::size_t g, const std::vector<Leaf<R>>& leaves, const Settle<R>& settle) {
+  const auto [G, T, D] = extents_of(question);
+  const auto input = [&](std::size_t i, std::size_t rows) {
+    return rows_of<R>(array_or_null(question.inputs, i), g * rows, rows, D, leaves[i]);
+  };
+  const Inputs<R> inputs{input(0, T), input(1, T), input(2, T), input(3, D), input(4, 1)[0]};
+  if (!any(question.cotangents)) return evaluate<R>(inputs, nullptr, settle);
+
+  const auto cotangent = [&](std::size_t j, std::size_t rows) {
+    return rows_of<R>(array_or_null(question.cotangents, j), g * rows, rows, D, leaves[5 + j]);
+  };
+  Cotangents<R> cotangents{std::nullopt, cotangent(1, D), cotangent(2, 1)[0]};
+  if (array_or_null(question.cotangents, 0) != nullptr) cotangents.y = cotangent(0, T);
+  return evaluate<R>(inputs, &cotangents, settle);
+}
+
+template <class R>
+std::vector<Leaf<R>> same_leaf(const Leaf<R>& leaf) {
+  return std::vector<Leaf<R>>(8, leaf);
+}
+
+// Rows whose |den| straddles the cut: a y row that is not all zero was divided; an all-zero one was cut, unless the
+// numerator may itself be 0, in which case y does not tell and the row has to stand for both.
+template <DType judged>
+Branch settled_by(const Array* answered_y, std::size_t row, const Row<Companion<judged>>& num) {
+  if (answered_y == nullptr || answered_y->values.size() < (row + 1) * num.size()) return Branch::either;
+  bool zero_numerator = true;
+  for (std::size_t c = 0; c < num.size(); ++c) {
+    if (answered_y->values[row * num.size() + c] != 0) return Branch::divide;
+    if (magnitude(num.v[c]) > error(num.get(c))) zero_numerator = false;
+  }
+  return zero_numerator ? Branch::either : Branch::cut;
+}
+
+// Groups are independent; each is evaluated by whichever thread is free.
+void for_each_group(std::size_t G, int threads, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  const auto loop = [&] {
+    for (std::size_t g = next++; g < G; g = next++) work(g);
+  };
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < threads && static_cast<std::size_t>(i) < G; ++i) helpers.emplace_back(loop);
+  loop();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+ExpectedTensor blank(const std::string& name, Shape shape, bool with_remainder) {
+  const auto count = static_cast<std::size_t>(element_count(shape));
+  return {name, std::move(shape), std::vector<double>(count), std::vector<double>(with_remainder ? count : 0), std::vector<double>(count)};
+}
+
+template <DType judged>
+void store(const Row<Companion<judged>>& row, ExpectedTensor& tensor, std::size_t first) {
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    const Companion<judged> number = row.get(c);
+    const double value = static_cast<double>(number.v);
+    tensor.value[first + c] = value;
+    if (!tensor.remainder.empty()) tensor.remainder[first + c] = static_cast<double>(number.v - value);
+    // m and e were themselves summed in double; a relative 2^-30 is far more than those roundings.
+    const double tolerance = error(number) * (1 + 0x1p-30);
+    tensor.tolerance[first + c] = tolerance < 1e100 ? tolerance : std::numeric_limits<double>::infinity();
+  }
+}
+
+template <DType judged>
+void store(const Matrix<Companion<judged>>& matrix, ExpectedTensor& tensor, std::size_t g) {
+  for (std::size_t r = 0; r < matrix.size(); ++r) store(matrix[r], tensor, (g * matrix.size() + r) * matrix[r].size());
+}
+
+template <DType judged>
+Expected expected_in(const Question& question) {
+  using R = Companion<judged>;
+  const auto [G, T, D] = extents_of(question);
+  const Shape tokens = question.inputs[0]->shape;
+  const Shape state{tokens[0], tokens[2], tokens[2]}, normaliser{tokens[0], tokens[2]};
+  constexpr bool wide = judged == DType::float64;
+
+  Expected result;
+  result.dtype = judged;
+  // error(x) is a sum of products of terms that grow at least linearly in u, so what the base's own roundings did to v
+  // is at most the same expression times u_base / u; doubled, since value + remainder is rounded once more.
+  result.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
+  result.outputs = {blank("y", tokens, wide), blank("S", state, wide), blank("z", normaliser, wide)};
+  const bool backward = any(question.cotangents);
+  if (backward)
+    result.gradients = {blank("dq", tokens, wide), blank("dk", tokens, wide), blank("dv", tokens, wide),
+                        blank("dS0", state, wide), blank("dz0", normaliser, wide)};
+
+  const auto leaves = same_leaf<R>([](double x) { return R(x); });
+  std::atomic<std::size_t> in_doubt{0};
+  for_each_group(G, question.threads, [&](std::size_t g) {
+    const Result<R> group = evaluate_group<R>(question, g, leaves, [&](std::size_t t, const Row<R>& num) {
+      return settled_by<judged>(question.answered_y, g * T + t, num);
+    });
+    in_doubt += group.rows_in_doubt;
+    store(group.outputs.y, result.outputs[0], g);
+    store(group.outputs.S, result.outputs[1], g);
+    store(group.outputs.z, result.outputs[2], g * D);
+    if (!backward) return;
+    store(group.gradients->q, *result.gradients[0], g);
+    store(group.gradients->k, *result.gradients[1], g);
+    store(group.gradients->v, *result.gradients[2], g);
+    store(group.gradients->S0, *result.gradients[3], g);
+    store(group.gradients->z0, *result.gradients[4], g * D);
+  });
+  result.choices_in_doubt = in_doubt;
+  return result;
+}
+
+void require_exact(const Row<Lattice>& row, int bits, bool& exact, double& fullness) {
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    const Lattice number = row.get(c);
+    exact = exact && is_exact(number, bits);
+    if (number.m > 0) fullness = std::max(fullness, std::ldexp(number.m, -bits - number.grid));
+  }
+}
+
+void require_exact(const Matrix<Lattice>& matrix, int bits, bool& exact, double& fullness) {
+  for (const Row<Lattice>& row : matrix) require_exact(row, bits, exact, fullness);
+}
+
+}  // namespace
+
+Expected expected(const Question& question) {
+  return question.dtype == DType::float32 ? expected_in<DType::float32>(question) : expected_in<DType::float64>(question);
+}
+
+Exactness exactness(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units) {
+  std::vector<Leaf<Lattice>> leaves;
+  for (const std::vector<int>* list : {&units, &cotangent_units})
+    for (int unit : *list) leaves.emplace_back([unit](double x) { return Lattice::input(x, unit); });
+
+  const int bits = significand_bits(question.dtype);
+  const bool backward = any(question.cotangents);
+  bool y = true, S = true, z = true;
+  bool dq = true, dk = true, dv = true, dS0 = true, dz0 = true;
+  Exactness result;
+  for (std::size_t g = 0; g < extents_of(question).G; ++g) {
+    const Result<Lattice> group = evaluate_group<Lattice>(question, g, leaves, {});
+    require_exact(group.outputs.y, bits, y, result.fullness);
+    require_exact(group.outputs.S, bits, S, result.fullness);
+    require_exact(group.outputs.z, bits, z, result.fullness);
+    if (!backward) continue;
+    require_exact(group.gradients->q, bits, dq, result.fullness);
+    require_exact(group.gradients->k, bits, dk, result.fullness);
+    require_exact(group.gradients->v, bits, dv, result.fullness);
+    require_exact(group.gradients->S0, bits, dS0, result.fullness);
+    require_exact(group.gradients->z0, bits, dz0, result.fullness);
+  }
+  result.outputs = {y, S, z};
+  if (backward) result.gradients = {dq, dk, dv, dS0, dz0};
+  return result;
+}
+
+}  // namespace fractus::oracle::linear_attention
