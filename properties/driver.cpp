@@ -1,0 +1,20 @@
+#include "properties/driver.h"
+
+namespace fractus {
+
+namespace linear_attention {
+const Driver& driver();
+}
+
+const std::vector<const Driver*>& drivers() {
+  static const std::vector<const Driver*> all{&linear_attention::driver()};
+  return all;
+}
+
+const Driver* find_driver(std::string_view kernel) {
+  for (const Driver* driver : drivers())
+    if (driver->contract->kernel == kernel) return driver;
+  return nullptr;
+}
+
+}  // namespace fractus

@@ -1,0 +1,293 @@
+#include "properties/linear_attention_fill.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <stdexcept>
+
+#include "contracts/linear_attention.h"
+#include "properties/random.h"
+
+namespace fractus::linear_attention {
+namespace {
+
+// A problem under construction: every tensor present, absent ones are dropped at the end.
+struct Draft {
+  std::int64_t G, T, D;
+  DType dtype;
+  Array q, k, v, S0, z0, gy, gS, gz;
+
+  double& at(Array& tokens, std::int64_t g, std::int64_t t, std::int64_t i) { return tokens.values[static_cast<std::size_t>((g * T + t) * D + i)]; }
+  double& state(Array& S, std::int64_t g, std::int64_t p, std::int64_t c) { return S.values[static_cast<std::size_t>((g * D + p) * D + c)]; }
+  double& norm(Array& z, std::int64_t g, std::int64_t p) { return z.values[static_cast<std::size_t>(g * D + p)]; }
+  std::vector<Array*> all() { return {&q, &k, &v, &S0, &z0, &gy, &gS, &gz}; }
+};
+
+using Draw = std::function<double()>;
+
+void draw(Array& array, const Draw& next) {
+  for (double& x : array.values) x = next();
+}
+
+double feature(double x) { return x > 0 ? x + 1 : std::exp(x); }  // elu(x) + 1, as the block feeds the kernel
+
+void ordinary(Draft& d, Random& random, bool positive) {
+  const Draw normal = [&] { return random.normal(); };
+  const Draw mapped = [&] { return positive ? feature(random.normal()) : random.normal(); };
+  for (Array* array : {&d.q, &d.k, &d.z0}) draw(*array, mapped);
+  for (Array* array : {&d.v, &d.S0, &d.gy, &d.gS, &d.gz}) draw(*array, normal);
+}
+
+void zero_rows(Draft& d, Random& random) {
+  ordinary(d, random, true);
+  // Group 0 has z0 = 0 and, at first, k = 0: den is exactly 0 while S0 makes the numerator anything but.
+  for (std::int64_t g = 0; g < d.G; ++g) {
+    if (g % 2 == 0)
+      for (std::int64_t p = 0; p < d.D; ++p) d.norm(d.z0, g, p) = 0;
+    const std::int64_t silent = g % 2 == 0 ? random.integer(1, d.T) : 0;
+    for (std::int64_t t = 0; t < d.T; ++t)
+      for (Array* array : {&d.q, &d.k, &d.v})
+        if (random.chance(0.2) || (array == &d.k && t < silent))
+          for (std::int64_t i = 0; i < d.D; ++i) d.at(*array, g, t, i) = 0;
+  }
+}
+
+void sparse(Draft& d, Random& random) {
+  ordinary(d, random, random.chance(0.5));
+  for (Array* array : {&d.q, &d.k, &d.v, &d.S0, &d.z0, &d.gy, &d.gS, &d.gz})
+    for (double& x : array->values)
+      if (random.chance(0.8)) x = 0;
+}
+
+void one_hot(Draft& d, Random& random) {
+  ordinary(d, random, true);
+  for (Array* array : {&d.q, &d.k})
+    for (std::int64_t g = 0; g < d.G; ++g)
+      for (std::int64_t t = 0; t < d.T; ++t) {
+        const std::int64_t hot = random.integer(0, d.D - 1);
+        for (std::int64_t i = 0; i < d.D; ++i) d.at(*array, g, t, i) = i == hot ? feature(random.normal()) : 0;
+      }
+}
+
+void constant(Draft& d, Random& random) {
+  for (Array* array : d.all()) {
+    const double x = array == &d.q || array == &d.k || array == &d.z0 ? feature(random.normal()) : random.normal();
+    draw(*array, [x] { return x; });
+  }
+}
+
+// Each tensor keeps to a few binades of its own somewhere in the domain; q, k and z0 are positive, so that den is no
+// smaller than its terms and every quantity stays finite.
+void magnitudes(Draft& d, Random& random) {
+  for (Array* array : d.all()) {
+    const bool positive = array == &d.q || array == &d.k || array == &d.z0;
+    const double centre = random.uniform(-28, 28), spread = random.uniform(0, 2);
+    draw(*array, [&] { return (positive ? 1 : random.sign()) * std::exp2(std::clamp(centre + random.uniform(-spread, spread), -30.0, 30.0)); });
+  }
+  // The carry continues sums of k v and k: near them in magnitude it matters without drowning them.
+  const double key = std::fabs(d.k.values.empty() ? 1 : d.k.values[0]), value = std::fabs(d.v.values.empty() ? 1 : d.v.values[0]);
+  if (random.chance(0.7)) {
+    const auto beside = [&](double scale) { return std::clamp(scale * std::exp2(random.uniform(-3, 5)), 0x1p-30, 0x1p30); };
+    draw(d.S0, [&] { return random.sign() * beside(key * value); });
+    draw(d.z0, [&] { return beside(key); });
+  }
+}
+
+// Every entry anywhere within `range` binades of 1, so that each sum is ruled by a few of its terms.
+void wild(Draft& d, Random& random) {
+  // Quotients of six factors stay below 2^100 with this range.
+  constexpr double range = 12;
+  for (Array* array : d.all()) {
+    const bool positive = array == &d.q || array == &d.k || array == &d.z0;
+    draw(*array, [&] { return (positive ? 1 : random.sign()) * std::exp2(random.uniform(-range, range)); });
+  }
+}
+
+// Denominators from 1 down to 1e-9, where an epsilon that is not the contract's shows.
+void small_denominators(Draft& d, Random& random) {
+  ordinary(d, random, true);
+  const double q_scale = std::exp2(random.uniform(-14, 0)), k_scale = std::exp2(random.uniform(-14, 0));
+  for (double& x : d.q.values) x *= q_scale;
+  for (Array* array : {&d.k, &d.z0})
+    for (double& x : array->values) x *= k_scale;
+}
+
+// den = q_t . z_t, by the values that the dtype holds, as the token t sees it.
+struct Normaliser {
+  std::vector<double> z;
+  Normaliser(Draft& d, std::int64_t g) {
+    for (std::int64_t p = 0; p < d.D; ++p) z.push_back(d.norm(d.z0, g, p));
+  }
+  void see(Draft& d, std::int64_t g, std::int64_t t) {
+    for (std::int64_t p = 0; p < d.D; ++p) z[static_cast<std::size_t>(p)] += d.at(d.k, g, t, p);
+  }
+};
+
+// Signed features whose den cancels: its terms are of order 1, its sum is 1e-1 to 1e-6 of them, of either sign.
+void cancelling(Draft& d, Random& random) {
+  ordinary(d, random, false);
+  for (std::int64_t g = 0; g < d.G; ++g) {
+    Normaliser n(d, g);
+    for (std::int64_t t = 0; t < d.T; ++t) {
+      n.see(d, g, t);
+      const auto largest = std::max_element(n.z.begin(), n.z.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); }) - n.z.begin();
+      if (n.z[static_cast<std::size_t>(largest)] == 0) continue;
+      double rest = 0;
+      for (std::int64_t p = 0; p < d.D; ++p)
+        if (p != largest) rest += d.at(d.q, g, t, p) * n.z[static_cast<std::size_t>(p)];
+      const double target = random.sign() * std::pow(10.0, random.uniform(-6, -1)) * (std::fabs(rest) + 0.1);
+      d.at(d.q, g, t, largest) = rounded((target - rest) / n.z[static_cast<std::size_t>(largest)], d.dtype);
+    }
+  }
+}
+
+// |den| on either side of the cut, exactly at it, and one and two units in the last place to either side, of both signs.
+void near_cut(Draft& d, Random& random) {
+  const auto small = [&](double low, double high) { return random.sign() * std::exp2(random.uniform(low, high)); };
+  draw(d.v, [&] { return random.normal(); });
+  draw(d.k, [&] { return small(-12, -10); });
+  draw(d.z0, [&] { return small(-7, -5); });
+  draw(d.S0, [&] { return random.normal(); });
+  for (Array* array : {&d.gy, &d.gS, &d.gz}) draw(*array, [&] { return random.normal(); });
+  draw(d.q, [] { return 0.0; });
+  const double ulp = 2 * unit_roundoff(d.dtype);
+  const std::vector<double> offsets{0, ulp, -ulp, 2 * ulp, -2 * ulp, 0x1p-10, -0x1p-10, 0x1p-6, -0x1p-6, 1, -0.5, 4, 9};
+  for (std::int64_t g = 0; g < d.G; ++g) {
+    Normaliser n(d, g);
+    for (std::int64_t t = 0; t < d.T; ++t) {
+      n.see(d, g, t);
+      const double offset = offsets[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(offsets.size()) - 1))];
+      double target = random.sign() * cut * (1 + offset);
+      const std::int64_t p = random.integer(0, d.D - 1), other = random.integer(0, d.D - 1);
+      if (other != p && random.chance(0.2)) {  // two terms that nearly cancel: the interval is wide and holds the cut
+        d.at(d.q, g, t, other) = rounded(std::exp2(-20), d.dtype);
+        target -= d.at(d.q, g, t, other) * n.z[static_cast<std::size_t>(other)];
+      }
+      const double z = n.z[static_cast<std::size_t>(p)];
+      if (z != 0) d.at(d.q, g, t, p) = rounded(target / z, d.dtype);
+    }
+  }
+}
+
+// k's last coordinate brings den to a power of two, so that the division, and with it the whole adjoint, is exact too.
+void balance(Draft& d, Random& random, std::int64_t g) {
+  Normaliser n(d, g);
+  for (std::int64_t t = 0; t < d.T; ++t) {
+    d.at(d.q, g, t, d.D - 1) = 1;
+    double rest = 0;
+    for (std::int64_t p = 0; p + 1 < d.D; ++p) rest += d.at(d.q, g, t, p) * (n.z[static_cast<std::size_t>(p)] + d.at(d.k, g, t, p));
+    const double target = random.sign() * std::exp2(static_cast<double>(random.integer(0, 3)));
+    d.at(d.k, g, t, d.D - 1) = target - rest - n.z[static_cast<std::size_t>(d.D - 1)];
+    n.see(d, g, t);
+  }
+}
+
+Problem finished(Draft& d, const Case& c) {
+  for (Array* array : d.all())
+    for (double& x : array->values) x = rounded(x, d.dtype);
+
+  Problem problem;
+  for (Array* array : {&d.q, &d.k, &d.v, &d.S0, &d.z0})
+    problem.inputs.push_back(contains(c.absent, array->name) ? std::nullopt : std::optional<Array>(*array));
+  for (Array* array : {&d.gy, &d.gS, &d.gz})
+    problem.cotangents.push_back(contains(c.cotangents, array->name) ? std::optional<Array>(*array) : std::nullopt);
+  if (c.layout == Layout::expanded)  // stride 0 over the groups: they all hold group 0's values
+    for (std::optional<Array>& array : problem.inputs)
+      if (array && d.G > 0) {
+        const auto group = array->values.size() / static_cast<std::size_t>(d.G);
+        for (std::size_t i = group; i < array->values.size(); ++i) array->values[i] = array->values[i % group];
+      }
+  return problem;
+}
+
+Draft blank(const Case& c) {
+  for (const std::string& symbol : contract().dim_symbols)
+    if (!c.dims.contains(symbol) || c.dims.at(symbol) < 0)
+      throw std::invalid_argument(fmt::format("dims: wanted an extent of 0 or more for {}, got {}", symbol, c.dims.contains(symbol) ? fmt::to_string(c.dims.at(symbol)) : "nothing"));
+  const std::int64_t G = c.dims.at("G"), T = c.dims.at("T"), D = c.dims.at("D");
+  if (D == 0) throw std::invalid_argument("dims: wanted D of 1 or more, got 0");
+  const auto tokens = [&](const char* name) { return zeros(name, c.dtype, {G, T, D}); };
+  return {G, T, D, c.dtype, tokens("q"), tokens("k"), tokens("v"), zeros("S0", c.dtype, {G, D, D}), zeros("z0", c.dtype, {G, D}),
+          tokens("y"), zeros("S", c.dtype, {G, D, D}), zeros("z", c.dtype, {G, D})};
+}
+
+// Integers times a power of two of each tensor's own, so small that any order of any sum of them is exact.
+Problem lattice(Draft& d, Random& random, bool balanced, const Case& c) {
+  // Entries in [-r, r]. S_T sums T products k v; with a free lattice they fill the significand to the last two bits.
+  // The balanced one leaves room for the longest monomial of the adjoint; the certificate has the last word.
+  const int bits = significand_bits(d.dtype);
+  const double length = static_cast<double>(std::max<std::int64_t>(d.T, 1));
+  const double fill_all = std::floor(std::exp2((bits - 1 - std::log2(length)) / 2));
+  const std::int64_t r = balanced ? (d.dtype == DType::float32 ? 1 + random.integer(0, 1) : 6)
+                                  : std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(fill_all, 0x1p25)));
+  const Draw entry = [&] { return static_cast<double>(random.integer(-r, r)); };
+  for (Array* array : d.all()) draw(*array, entry);
+  if (!balanced) draw(d.q, [&] { return static_cast<double>(random.integer(-2, 2)); });
+  // Absent inputs are zeros to the sums that balance.
+  if (contains(c.absent, "z0")) draw(d.z0, [] { return 0.0; });
+  if (balanced)
+    for (std::int64_t g = 0; g < d.G; ++g) balance(d, random, g);
+
+  // The disguise: a power of two of each tensor's own changes no bit of any significand, and the harness's integers look
+  // like any other input. den scales as q k and stays at 1 or above; gS joins sums of g q / den, gz those of g v / den.
+  const auto exponent = [&](std::int64_t low, std::int64_t high) { return static_cast<int>(random.integer(low, high)); };
+  const int q = exponent(0, 12), k = exponent(0, 12), v = exponent(-12, 12), g = exponent(-6, 6);
+  const std::vector<std::pair<Array*, int>> inputs{{&d.q, q}, {&d.k, k}, {&d.v, v}, {&d.S0, k + v}, {&d.z0, k}};
+  const std::vector<std::pair<Array*, int>> cotangents{{&d.gy, g}, {&d.gS, g - k}, {&d.gz, g + v - k}};
+  for (const auto& list : {inputs, cotangents})
+    for (const auto& [array, power] : list)
+      for (double& x : array->values) x = std::ldexp(x, power);
+
+  Problem problem = finished(d, c);
+  for (const auto& [array, power] : inputs) problem.units.push_back(power);
+  for (const auto& [array, power] : cotangents) problem.cotangent_units.push_back(power);
+  return problem;
+}
+
+using Filler = void (*)(Draft&, Random&);
+const std::vector<std::pair<std::string, Filler>>& fillers() {
+  static const std::vector<std::pair<std::string, Filler>> all{
+      {"feature", [](Draft& d, Random& r) { ordinary(d, r, true); }},
+      {"signed", [](Draft& d, Random& r) { ordinary(d, r, false); }},
+      {"small_denominators", small_denominators},
+      {"zero_rows", zero_rows},
+      {"cancelling", cancelling},
+      {"magnitudes", magnitudes},
+      {"wild", wild},
+      {"sparse", sparse},
+      {"one_hot", one_hot},
+      {"constant", constant},
+      {"near_cut", near_cut},
+  };
+  return all;
+}
+
+}  // namespace
+
+const std::vector<std::string>& fill_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, filler] : fillers()) list.push_back(name);
+    list.insert(list.end(), {"lattice", "lattice_balanced"});
+    return list;
+  }();
+  return names;
+}
+
+Problem fill(const Case& c) {
+  Draft d = blank(c);
+  Random random(c.seed);
+  if (c.fill == "lattice" || c.fill == "lattice_balanced") return lattice(d, random, c.fill == "lattice_balanced", c);
+  for (const auto& [name, filler] : fillers())
+    if (name == c.fill) {
+      if (element_count({d.G, d.T}) > 0) filler(d, random);
+      else ordinary(d, random, true);
+      return finished(d, c);
+    }
+  throw std::invalid_argument(fmt::format("fill: '{}' is unknown; wanted one of {}", c.fill, fmt::join(fill_names(), ", ")));
+}
+
+}  // namespace fractus::linear_attention

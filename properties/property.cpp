@@ -1,0 +1,40 @@
+#include "properties/property.h"
+
+#include "properties/all.h"
+
+namespace fractus {
+
+Expectation::Expectation(const Driver& driver, const Case& c, int threads)
+    : driver_(driver), case_(c), threads_(threads), problem_(driver.fill(c)) {}
+
+std::shared_ptr<const oracle::Expected> Expectation::expected(const std::vector<Array>& answered) {
+  if (!shared_) shared_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));
+  if (shared_->choices_in_doubt == 0) return shared_;
+  return std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, &answered, threads_));
+}
+
+const Exactness& Expectation::exactness() {
+  if (!exactness_) exactness_ = driver_.exactness(problem_, case_.dtype);
+  return *exactness_;
+}
+
+const std::vector<Property>& properties() {
+  static const std::vector<Property> all{contract_property(), exact_property(),   rounding_property(), gradients_property(),
+                                         carry_property(),    choices_property(), repeat_property(),   memory_property()};
+  return all;
+}
+
+const Property* find_property(std::string_view name) {
+  for (const Property& property : properties())
+    if (property.name == name) return &property;
+  return nullptr;
+}
+
+std::vector<Case> drawn(const rc::Gen<Case>& generator, std::uint64_t seed, int count) {
+  std::vector<Case> cases;
+  rc::Random random(seed);
+  for (int i = 0; i < count; ++i) cases.push_back(generator(random.split(), rc::kNominalSize).value());
+  return cases;
+}
+
+}  // namespace fractus

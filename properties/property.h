@@ -1,0 +1,103 @@
+// A property is one thing that a right kernel does: a list of cases, and a check of one form on one case.
+//
+// A property never sees a process or a file. It is given a Subject that answers calls, and the expectations of the case,
+// which are computed once however many subjects are checked.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contracts/call.h"
+#include "properties/case.h"
+#include "properties/driver.h"
+
+namespace fractus {
+
+// The form under test, as a property sees it.
+struct Subject {
+  std::string form;
+  std::map<std::string, std::int64_t> settings;
+  bool bit_equal_reruns = true;
+  bool bit_equal_threads = false;
+  bool bit_equal_neighbours = false;
+  std::function<Answer(const Call&)> call;        // in the process that has served all earlier calls
+  std::function<Answer(const Call&)> call_fresh;  // in a process of its own
+  // Elements that the form says it holds beside inputs and outputs; absent where it declares nothing.
+  std::function<std::optional<std::int64_t>(const Dims&)> declared_elements;
+};
+
+// One way in which a form broke a property. `kind` and `tensor` are what shrinking keeps.
+struct Finding {
+  std::string kind;    // value, bits, not-finite, shape, alias, crashed, ...
+  std::string tensor;  // empty where the finding is of the whole call
+  std::string text;    // one sentence for a person
+  bool broken = false; // a crash, a hang or a broken contract (FAILED), rather than other numbers (DIFFERENT)
+  // Of the worst element, where there is one.
+  Shape index;
+  double expected = 0, radius = 0, tolerance = 0, got = 0;
+};
+
+// What one check of one case saw.
+struct Outcome {
+  std::optional<Finding> finding;
+  std::map<std::string, double> worst_ratio;  // by tensor: error over tolerance, elements with a bound only
+  std::int64_t elements = 0;
+  std::int64_t undecidable = 0;
+  std::int64_t choices_in_doubt = 0;
+  std::int64_t bit_equal = 0;  // elements demanded, and found, equal to the last bit
+  std::string note;            // a measured fact worth a line in the report
+};
+
+// Values and expectations of one case, computed at most once, shared by all subjects.
+class Expectation {
+ public:
+  Expectation(const Driver& driver, const Case& c, int threads);
+
+  const Driver& driver() const { return driver_; }
+  const Case& of() const { return case_; }
+  const Problem& problem() const { return problem_; }
+  // The definition's answer. Where a choice is in doubt it is evaluated again for this subject's own outputs.
+  std::shared_ptr<const oracle::Expected> expected(const std::vector<Array>& answered);
+  const Exactness& exactness();
+
+ private:
+  const Driver& driver_;
+  Case case_;
+  int threads_;
+  Problem problem_;
+  std::shared_ptr<const oracle::Expected> shared_;
+  std::optional<Exactness> exactness_;
+};
+
+struct PlanSettings {
+  std::uint64_t seed = 0;
+  std::vector<DType> dtypes{DType::float32, DType::float64};
+  std::int64_t block = 64;  // the form's block, whose borders the shapes surround
+  bool live = true;         // the training run's shape as well
+  int draws = 40;           // random cases a property and dtype
+};
+
+struct Property {
+  std::string name;
+  std::string proves;  // one line
+  std::function<bool(const Driver&)> applies;
+  std::function<std::vector<Case>(const Driver&, const PlanSettings&)> plan;
+  std::function<Outcome(Expectation&, const Subject&)> check;
+  bool compared_with_known_good = false;  // the second, tighter line holds here
+};
+
+const std::vector<Property>& properties();
+const Property* find_property(std::string_view name);
+
+// A random case of the property, for plans and fuzzing alike.
+rc::Gen<Case> random_case(const Property& property, const Driver& driver, const PlanSettings& settings);
+
+// `count` draws of the generator, all of them fixed by the seed.
+std::vector<Case> drawn(const rc::Gen<Case>& generator, std::uint64_t seed, int count);
+
+}  // namespace fractus
