@@ -6,6 +6,8 @@ if(NOT EXISTS ${FRACTUS_TORCH}/lib/libtorch_cpu.so)
 endif()
 add_library(torch_cpu_only INTERFACE)
 target_include_directories(torch_cpu_only SYSTEM INTERFACE ${FRACTUS_TORCH}/include ${FRACTUS_TORCH}/include/torch/csrc/api/include)
+# torch's include folder has a newer fmt than Debian's: where torch is seen, that one is used, and as headers only.
+target_compile_definitions(torch_cpu_only INTERFACE FMT_HEADER_ONLY)
 target_link_options(torch_cpu_only INTERFACE -Wl,--no-as-needed -Wl,-rpath,${FRACTUS_TORCH}/lib
   -Wl,-rpath-link,${FRACTUS_TORCH}/../nvidia/cu13/lib)
 target_link_libraries(torch_cpu_only INTERFACE ${FRACTUS_TORCH}/lib/libtorch_cpu.so ${FRACTUS_TORCH}/lib/libc10.so)

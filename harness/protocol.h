@@ -77,8 +77,8 @@ bool send(int socket, const Json& body, std::span<const int> descriptors = {});
 // Throws std::runtime_error where what arrives is no message.
 Received receive(int socket, Clock::time_point deadline = never);
 
-// Waits until one of the descriptors can be read, or the deadline. False: the deadline.
-bool wait_readable(std::span<const int> descriptors, Clock::time_point deadline);
+// Waits until one of the descriptors can be read: the position of the first that can, or -1 after the deadline.
+int wait_readable(std::span<const int> descriptors, Clock::time_point deadline);
 
 // A tensor in shared memory: storage_bytes from `base` on belong to it, the element at index i of dimension d is
 // storage_offset + i·strides[d] elements further.

@@ -1,0 +1,218 @@
+#include "harness/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "harness/fork_server.h"
+#include "harness/region.h"
+
+namespace fractus {
+
+using namespace std::chrono_literals;
+using protocol::Descriptor;
+using protocol::Json;
+using protocol::Placement;
+
+namespace process {
+namespace {
+
+Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
+  const auto list = [](const std::vector<std::optional<Placement>>& placements) {
+    Json all = Json::array();
+    for (const auto& placement : placements) all.push_back(placement ? Json(*placement) : Json());
+    return all;
+  };
+  return {{"op", op},
+          {"kernel", call.kernel},
+          {"form", call.form},
+          {"settings", call.settings},
+          {"threads", call.threads},
+          {"backward_twice", call.backward_twice},
+          {"record_graph", call.record_graph},
+          {"requires_grad", call.gradients},
+          {"bytes", plan.bytes},
+          {"inputs", list(plan.inputs)},
+          {"cotangents", list(plan.cotangents)},
+          {"outputs", plan.outputs},
+          {"gradients", list(plan.gradients)}};
+}
+
+const Contract& contract_of(const Call& call) {
+  const Contract* contract = find_contract(call.kernel);
+  if (contract == nullptr) throw std::invalid_argument(fmt::format("no kernel named '{}'", call.kernel));
+  return *contract;
+}
+
+Status status_from(const std::string& text) {
+  if (text == "ok") return Status::ok;
+  if (text == "raised") return Status::raised;
+  if (text == "out_of_memory") return Status::out_of_memory;
+  throw std::runtime_error("status '" + text + "'");
+}
+
+// What the child says of a call, together with what its memory says.
+Answer read_answer(const Json& body, const RegionPlan& plan, const Region& region) {
+  Answer answer;
+  answer.status = status_from(body.at("status").get<std::string>());
+  answer.message = body.at("message").get<std::string>();
+  for (const Json& breach : body.at("breaches"))
+    answer.breaches.push_back({breach.at("kind").get<std::string>(), breach.at("text").get<std::string>()});
+  for (Breach& breach : compare_given(plan, region)) answer.breaches.push_back(std::move(breach));
+  body.at("seconds").get_to(answer.seconds);
+  body.at("forward_seconds").get_to(answer.forward_seconds);
+  body.at("peak_extra_bytes").get_to(answer.peak_extra_bytes);
+  body.at("peak_resident_bytes").get_to(answer.peak_resident_bytes);
+  if (answer.status != Status::ok) return answer;
+
+  const auto take = [&](const Placement& placement) {
+    const std::string index = first_unwritten(region.mapping, placement);
+    if (!index.empty())
+      answer.breaches.push_back({"unwritten", fmt::format("{}{} holds what was in memory before", placement.name, index)});
+    return read_tensor(region.mapping, placement);
+  };
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i)
+    answer.outputs.push_back(body.at("outputs").at(i).get<bool>() ? take(plan.outputs[i]) : Array{});
+  for (std::size_t i = 0; i < plan.gradients.size(); ++i) {
+    answer.gradients.emplace_back();
+    if (!plan.gradients[i] || !body.at("gradients").at(i).get<bool>()) continue;
+    answer.gradients.back() = take(*plan.gradients[i]);
+    answer.gradients.back()->name = plan.inputs[i]->name;
+  }
+  return answer;
+}
+
+// Asks the child to do `op` with the call; `read` takes its answer apart. An answer that cannot be read is a crash too.
+template <class Result, class Read>
+Result converse(Child& child, const Json& request, const Region& region, std::chrono::milliseconds limit, Read read) {
+  Reply reply = child.exchange(request, std::array{region.memory.get()}, limit);
+  if (reply.status == Status::ok && reply.content.body.contains("error"))
+    throw std::runtime_error(reply.content.body["error"].dump());
+  try {
+    if (reply.status == Status::ok) return read(reply.content.body);
+  } catch (const std::exception& error) {
+    child.reap(0ms);
+    reply = {Status::crashed, fmt::format("its answer makes no sense: {}", error.what()), {}};
+  }
+  Result result;
+  result.status = reply.status;
+  result.message = reply.message;
+  return result;
+}
+
+std::filesystem::path default_worker() {
+  if (const char* set = std::getenv("FRACTUS_WORKER"); set != nullptr && *set != '\0') return set;
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fractus-worker";
+}
+
+std::vector<FormInfo> read_forms(const Json& list) {
+  std::vector<FormInfo> forms;
+  for (const Json& form : list) {
+    FormInfo& info = forms.emplace_back();
+    form.at("kernel").get_to(info.kernel);
+    form.at("name").get_to(info.name);
+    form.at("role").get_to(info.role);
+    form.at("summary").get_to(info.summary);
+    form.at("settings").get_to(info.settings);
+    form.at("bit_equal_reruns").get_to(info.bit_equal_reruns);
+    form.at("bit_equal_threads").get_to(info.bit_equal_threads);
+    form.at("bit_equal_neighbours").get_to(info.bit_equal_neighbours);
+    form.at("declares_memory").get_to(info.declares_memory);
+  }
+  return forms;
+}
+
+}  // namespace
+}  // namespace process
+
+Process::Process(std::unique_ptr<process::Child> child) : child_(std::move(child)) {}
+Process::~Process() = default;
+Process::Process(Process&&) noexcept = default;
+Process& Process::operator=(Process&&) noexcept = default;
+
+bool Process::alive() const { return child_->alive; }
+pid_t Process::pid() const { return child_->pid; }
+
+std::string Process::output_tail() {
+  child_->drain();
+  return child_->tail;
+}
+
+Workshop::Workshop() : Workshop(process::default_worker()) {}
+
+Workshop::Workshop(const std::filesystem::path& worker)
+    : server_(std::make_shared<process::Server>(worker)),
+      forms_(process::read_forms(server_->ask({{"op", "forms"}}).at("forms"))) {}
+
+const std::vector<FormInfo>& Workshop::forms() const { return forms_; }
+pid_t Workshop::pid() const { return server_->pid; }
+
+const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view name) const {
+  const auto found = std::find_if(forms_.begin(), forms_.end(),
+                                  [&](const FormInfo& form) { return form.kernel == kernel && form.name == name; });
+  return found == forms_.end() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> Workshop::extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+                                                     const std::map<std::string, std::int64_t>& settings) const {
+  const Json answer = server_->ask(
+      {{"op", "extra_elements"}, {"kernel", kernel}, {"form", form}, {"dims", dims}, {"settings", settings}});
+  const Json& count = answer.at("count");
+  return count.is_null() ? std::nullopt : std::optional(count.get<std::int64_t>());
+}
+
+Process Workshop::spawn(const Limits& limits) const {
+  return Process(std::make_unique<process::Child>(server_, limits.extra_bytes));
+}
+
+std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) const {
+  const auto fail = [&](std::string_view reason) {
+    return std::runtime_error(fmt::format("cannot read {}: {}", path.string(), reason));
+  };
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw fail(std::strerror(errno));
+  process::Child child(server_, Limits{}.extra_bytes);
+  const process::Reply reply = child.exchange({{"op", "read_archive"}}, std::array{file.get()}, 60s);
+  if (reply.status != Status::ok) throw fail(reply.message);
+  const Json& body = reply.content.body;
+  if (body.contains("error")) throw fail(body["error"].get<std::string>());
+  const protocol::Mapping mapping(reply.content.descriptors.at(0).get(), body.at("bytes").get<std::int64_t>());
+  std::vector<Array> arrays;
+  for (const Json& tensor : body.at("tensors")) arrays.push_back(read_tensor(mapping, tensor.get<Placement>()));
+  return arrays;
+}
+
+Answer call(Process& process, const Call& call, std::chrono::milliseconds limit) {
+  const RegionPlan plan = plan_region(process::contract_of(call), call);
+  const Region region = fill_region(plan, call);
+  return process::converse<Answer>(*process.child_, process::request_of("call", call, plan), region, limit,
+                                   [&](const Json& body) { return process::read_answer(body, plan, region); });
+}
+
+Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit) {
+  const RegionPlan plan = plan_region(process::contract_of(call), call);
+  const Region region = fill_region(plan, call);
+  Json request = process::request_of("measure", call, plan);
+  request["warmup"] = warmup;
+  request["runs"] = runs;
+  return process::converse<Timing>(*process.child_, request, region, limit, [](const Json& body) {
+    Timing timing;
+    timing.status = process::status_from(body.at("status").get<std::string>());
+    body.at("message").get_to(timing.message);
+    body.at("forward_seconds").get_to(timing.forward_seconds);
+    body.at("seconds").get_to(timing.seconds);
+    body.at("resident_before").get_to(timing.resident_before);
+    body.at("resident_after").get_to(timing.resident_after);
+    body.at("forward_peak_extra_bytes").get_to(timing.forward_peak_extra_bytes);
+    body.at("peak_extra_bytes").get_to(timing.peak_extra_bytes);
+    return timing;
+  });
+}
+
+}  // namespace fractus

@@ -1,0 +1,55 @@
+// One call inside the child: from its description to tensors, the form, the backward, and what can be said of them here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contracts/call.h"
+#include "contracts/form.h"
+#include "harness/protocol.h"
+
+namespace fractus::worker {
+
+// A request, with its memory mapped. Input tensors share the mapping: one that a form keeps stays valid.
+struct Problem {
+  const Form* form = nullptr;
+  Settings settings;
+  int threads = 1;
+  bool backward = false;      // at least one cotangent is there
+  bool record_graph = false;  // grad mode, for a backward or because the call asks for it
+  bool backward_twice = false;
+  std::shared_ptr<protocol::Mapping> memory;
+  std::vector<protocol::Placement> output_places;
+  std::vector<std::optional<protocol::Placement>> gradient_places;
+  std::vector<std::optional<protocol::Placement>> input_places;
+  Tensors inputs;
+  Tensors cotangents;
+};
+
+// Throws std::exception where the request makes no sense: an unknown form or setting.
+Problem read_problem(const protocol::Json& request, const protocol::Descriptor& memory);
+
+at::Tensor tensor_at(const std::shared_ptr<protocol::Mapping>& memory, const protocol::Placement& placement);
+
+struct Outcome {
+  Status status = Status::ok;
+  std::string message;
+  Tensors outputs;
+  Tensors gradients;           // by input, undefined where there is none
+  std::vector<bool> usable;    // by output: present, on the CPU, of the right shape and dtype
+  std::vector<Breach> breaches;
+  double seconds = 0;
+  double forward_seconds = 0;
+  std::int64_t forward_peak_extra_bytes = 0;
+  std::int64_t peak_extra_bytes = 0;
+};
+
+// Runs the form, and the backward where cotangents are there. `checked`: look for breaches and run the second backward.
+Outcome run(const Problem& problem, bool checked);
+
+// Breaches of kind count, device, dtype, shape and alias; fills outcome.usable.
+void check_outputs(const Problem& problem, Outcome& outcome);
+
+}  // namespace fractus::worker

@@ -1,0 +1,134 @@
+#include "harness/worker/serve.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "harness/worker/allocator.h"
+#include "harness/worker/run.h"
+
+namespace fractus::worker {
+namespace {
+
+using protocol::Json;
+using protocol::Message;
+
+std::string_view name(Status status) {
+  return status == Status::ok ? "ok" : status == Status::raised ? "raised" : "out_of_memory";
+}
+
+// Peak resident bytes of this process; the kernel hands them out in KiB.
+std::int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} << 10;
+}
+
+Json serve_call(const Json& request, const protocol::Descriptor& memory) {
+  const Problem problem = read_problem(request, memory);
+  Outcome outcome = run(problem, /*checked=*/true);
+  const c10::NoGradGuard no_grad;
+  Json outputs = Json::array();
+  for (std::size_t i = 0; i < outcome.usable.size(); ++i) {
+    outputs.push_back(outcome.status == Status::ok && outcome.usable[i]);
+    if (outputs.back() == true) tensor_at(problem.memory, problem.output_places[i]).copy_(outcome.outputs[i]);
+  }
+  Json gradients = Json::array();
+  for (std::size_t i = 0; i < problem.gradient_places.size(); ++i) {
+    const auto& place = problem.gradient_places[i];
+    gradients.push_back(place && i < outcome.gradients.size() && outcome.gradients[i].defined());
+    if (gradients.back() == true) tensor_at(problem.memory, *place).copy_(outcome.gradients[i]);
+  }
+  outcome.outputs.clear();  // their guard bands are looked at when they are freed
+  outcome.gradients.clear();
+  for (std::string& text : take_violations()) outcome.breaches.push_back({"guard", std::move(text)});
+  Json breaches = Json::array();
+  for (const Breach& breach : outcome.breaches) breaches.push_back({{"kind", breach.kind}, {"text", breach.text}});
+  return {{"status", name(outcome.status)},
+          {"message", outcome.message},
+          {"outputs", outputs},
+          {"gradients", gradients},
+          {"breaches", breaches},
+          {"seconds", outcome.seconds},
+          {"forward_seconds", outcome.forward_seconds},
+          {"peak_extra_bytes", outcome.forward_peak_extra_bytes},
+          {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
+Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
+  const Problem problem = read_problem(request, memory);
+  const int warmup = request.at("warmup").get<int>();
+  const int runs = request.at("runs").get<int>();
+  const std::int64_t resident_before = peak_resident_bytes();
+  std::vector<double> seconds;
+  std::vector<double> forward_seconds;
+  std::int64_t forward_peak = 0;
+  std::int64_t peak = 0;
+  Outcome outcome;
+  set_poisoning(false);
+  for (int i = 0; i < warmup + runs && outcome.status == Status::ok; ++i) {
+    outcome = {};  // the last run's tensors are gone before the next begins
+    outcome = run(problem, /*checked=*/false);
+    forward_peak = std::max(forward_peak, outcome.forward_peak_extra_bytes);
+    peak = std::max(peak, outcome.peak_extra_bytes);
+    if (i < warmup) continue;
+    seconds.push_back(outcome.seconds);
+    forward_seconds.push_back(outcome.forward_seconds);
+  }
+  set_poisoning(true);
+  return {{"status", name(outcome.status)},      {"message", outcome.message},
+          {"forward_seconds", forward_seconds},  {"seconds", seconds},
+          {"resident_before", resident_before},  {"resident_after", peak_resident_bytes()},
+          {"forward_peak_extra_bytes", forward_peak}, {"peak_extra_bytes", peak}};
+}
+
+Message answer_to(const Message& request) {
+  const auto& op = request.body.at("op").get_ref<const std::string&>();
+  const protocol::Descriptor& file = request.descriptors.at(0);
+  if (op == "call") return {serve_call(request.body, file), {}};
+  if (op == "measure") return {serve_measure(request.body, file), {}};
+  if (op == "read_archive") return read_archive(file);
+  throw std::invalid_argument("no request '" + op + "'");
+}
+
+}  // namespace
+
+std::string exception_text() {
+  constexpr std::size_t longest = 4096;
+  std::string text = "something that is no std::exception";
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    text = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    text = error.what();
+  } catch (...) {
+  }
+  return text.substr(0, longest);
+}
+
+void serve(int socket) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was printed before a crash is not lost
+  install_allocator();
+  while (true) {
+    const protocol::Received received = protocol::receive(socket);
+    if (received.delivery != protocol::Delivery::message) _exit(0);
+    Message answer;
+    try {
+      answer = answer_to(received.message);
+    } catch (...) {
+      answer.body = {{"error", exception_text()}};
+    }
+    std::cout.flush();
+    std::fflush(stdout);
+    const int descriptor = answer.descriptors.empty() ? -1 : answer.descriptors[0].get();
+    if (!protocol::send(socket, answer.body, {&descriptor, answer.descriptors.size()})) _exit(0);
+  }
+}
+
+}  // namespace fractus::worker

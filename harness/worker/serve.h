@@ -1,0 +1,17 @@
+// What a child of the fork server does.
+#pragma once
+
+#include "harness/protocol.h"
+
+namespace fractus::worker {
+
+// Answers requests on the socket until the other side closes it, then ends the process.
+[[noreturn]] void serve(int socket);
+
+// The text of the exception that is being handled, without torch's backtrace.
+std::string exception_text();
+
+// The tensors of a .pt file. The message carries the shared memory that holds them.
+protocol::Message read_archive(const protocol::Descriptor& file);
+
+}  // namespace fractus::worker

@@ -1,0 +1,195 @@
+// Forms that do what no candidate should, for the tests of the worker. Only fractus-test-worker holds them.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <signal.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+#include "contracts/form.h"
+
+namespace fractus {
+namespace {
+
+// Right in shape and type, and differentiable: y = 2q, S = k^T v, z = sum of k.
+Tensors plain(const Tensors& in) { return {in[0] * 2, at::matmul(in[1].transpose(1, 2), in[2]), in[1].sum(1)}; }
+
+Tensors with_y(const Tensors& in, const at::Tensor& y) {
+  Tensors out = plain(in);
+  out[0] = y;
+  return out;
+}
+
+// A y that holds the given numbers first.
+Tensors telling(const Tensors& in, const std::vector<double>& numbers) {
+  at::Tensor y = at::zeros(in[0].sizes(), in[0].options().requires_grad(false));
+  for (std::size_t i = 0; i < numbers.size(); ++i) y.view(-1)[static_cast<std::int64_t>(i)] = numbers[i];
+  return with_y(in, y);
+}
+
+template <class Do>
+void add(const char* name, Do run) {
+  const Registration registration{{.kernel = "linear_attention",
+                                   .name = std::string("test_") + name,
+                                   .role = Role::wrong,
+                                   .summary = "a test of the worker",
+                                   .settings = {{"block", 64}},
+                                   .run = run}};
+}
+
+// A backward that gives other numbers every time.
+struct Fickle : torch::autograd::Function<Fickle> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x * 2; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, const torch::autograd::variable_list& g) {
+    static int turn = 0;
+    return {g[0] * ++turn};
+  }
+};
+
+// A backward that works once.
+struct Once : torch::autograd::Function<Once> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    context->saved_data["used"] = false;
+    return x * 2;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& g) {
+    if (context->saved_data["used"].toBool()) throw std::runtime_error("already used");
+    context->saved_data["used"] = true;
+    return {g[0] * 2};
+  }
+};
+
+template <class T>
+void write_at(const at::Tensor& tensor, std::int64_t element, T value) {
+  const_cast<T*>(static_cast<const T*>(tensor.const_data_ptr()))[element] = value;
+}
+
+void add_outputs() {
+  add("plain", [](const Tensors& in, const Settings&) { return plain(in); });
+  add("echo", [](const Tensors& in, const Settings&) { return Tensors{in[0].clone(), in[3].clone(), in[4].clone()}; });
+  add("count", [](const Tensors& in, const Settings&) { return Tensors{plain(in)[0], plain(in)[1]}; });
+  add("absent", [](const Tensors& in, const Settings&) { return with_y(in, {}); });
+  add("shape", [](const Tensors& in, const Settings&) { return with_y(in, in[0].transpose(0, 1) * 2); });
+  add("dtype", [](const Tensors& in, const Settings&) { return with_y(in, in[0].to(at::kDouble)); });
+  add("device", [](const Tensors& in, const Settings&) { return with_y(in, at::empty(in[0].sizes(), in[0].options().device(at::kMeta))); });
+  add("alias_input", [](const Tensors& in, const Settings&) { return with_y(in, in[0].view(in[0].sizes())); });
+  add("alias_output", [](const Tensors& in, const Settings&) {
+    Tensors out = plain(in);
+    out[2] = out[1].select(2, 0);
+    return out;
+  });
+  add("columns", [](const Tensors& in, const Settings&) {
+    const at::Tensor both = at::zeros({in[0].size(0), in[0].size(2), in[0].size(2) + 1}, in[0].options().requires_grad(false));
+    return Tensors{in[0] * 2, both.narrow(2, 0, in[0].size(2)), both.select(2, in[0].size(2))};
+  });
+  add("unwritten", [](const Tensors& in, const Settings&) {
+    at::Tensor y = at::empty(in[0].sizes(), in[0].options().requires_grad(false));
+    y.view(-1).narrow(0, 0, y.numel() - 1).fill_(1);
+    return with_y(in, y);
+  });
+  add("detached", [](const Tensors& in, const Settings&) { return with_y(in, (in[0] * 2).detach()); });
+}
+
+void add_memory() {
+  add("modifies_input", [](const Tensors& in, const Settings&) {
+    write_at<float>(in[1], 1, 7);
+    return plain(in);
+  });
+  add("between", [](const Tensors& in, const Settings&) {  // with the layout sliced: the element between two
+    write_at<float>(in[1], 1, 7);
+    return plain(in);
+  });
+  add("behind_input", [](const Tensors& in, const Settings&) {
+    write_at<float>(in[2], in[2].numel(), 7);
+    return plain(in);
+  });
+  add("before_input", [](const Tensors& in, const Settings&) {
+    write_at<float>(in[0], -1, 7);
+    return plain(in);
+  });
+  add("behind_block", [](const Tensors& in, const Settings&) {
+    Tensors out = plain(in);
+    write_at<float>(out[1], out[1].numel(), 7);
+    return out;
+  });
+  add("holds_megabyte", [](const Tensors& in, const Settings&) {
+    at::empty({1 << 18}, at::kFloat).fill_(0);
+    return plain(in);
+  });
+  add("hungry", [](const Tensors& in, const Settings&) { return with_y(in, at::empty({std::int64_t{25} << 30}, at::kFloat)); });
+}
+
+void add_state() {
+  add("random", [](const Tensors& in, const Settings&) { return with_y(in, at::rand_like(in[0])); });
+  add("counter", [](const Tensors& in, const Settings&) {
+    static int calls = 0;
+    return telling(in, {static_cast<double>(++calls)});
+  });
+  add("world", [](const Tensors& in, const Settings& settings) {
+    return telling(in, {static_cast<double>(at::get_num_threads()), static_cast<double>(c10::GradMode::is_enabled()),
+                        static_cast<double>(in[0].requires_grad()), static_cast<double>(settings.at("block"))});
+  });
+  add("strides", [](const Tensors& in, const Settings&) {
+    return telling(in, {static_cast<double>(in[0].stride(0)), static_cast<double>(in[0].stride(1)),
+                        static_cast<double>(in[0].stride(2)), static_cast<double>(in[0].storage_offset())});
+  });
+  add("fickle", [](const Tensors& in, const Settings&) { return with_y(in, Fickle::apply(in[0])); });
+  add("once", [](const Tensors& in, const Settings&) { return with_y(in, Once::apply(in[0])); });
+}
+
+void add_endings() {
+  add("raise", [](const Tensors&, const Settings&) -> Tensors { throw std::invalid_argument("wanted something else \xff"); });
+  add("raise_torch", [](const Tensors& in, const Settings&) { return with_y(in, at::matmul(in[0], at::zeros({1, 2, 3}))); });
+  add("raise_int", [](const Tensors&, const Settings&) -> Tensors { throw 5; });
+  add("fault", [](const Tensors&, const Settings&) -> Tensors {
+    std::puts("last words");
+    signal(SIGSEGV, SIG_DFL);  // not the sanitizer's
+    raise(SIGSEGV);
+    return {};
+  });
+  add("exit", [](const Tensors&, const Settings&) -> Tensors { std::exit(0); });
+  add("exit_at_once", [](const Tensors&, const Settings&) -> Tensors { _exit(3); });
+  add("hang", [](const Tensors&, const Settings&) -> Tensors {
+    for (volatile bool forever = true; forever;) {
+    }
+    return {};
+  });
+  add("orphan", [](const Tensors& in, const Settings&) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      setsid();
+      sleep(1000);
+      _exit(0);
+    }
+    return telling(in, {static_cast<double>(pid)});
+  });
+  add("closes", [](const Tensors&, const Settings&) -> Tensors {
+    close(3);
+    sleep(1000);
+    return {};
+  });
+  add("garbage", [](const Tensors&, const Settings&) -> Tensors {
+    const char bytes[] = "\x05\0\0\0hello";
+    if (write(3, bytes, 9) != 9) _exit(1);
+    sleep(1000);
+    return {};
+  });
+  add("flood", [](const Tensors& in, const Settings&) {
+    const std::string line(1 << 16, 'x');
+    for (int i = 0; i < 500; ++i) std::fwrite(line.data(), 1, line.size(), i % 2 == 0 ? stdout : stderr);
+    std::puts("end of flood");
+    return plain(in);
+  });
+  add("flood_forever", [](const Tensors&, const Settings&) -> Tensors {
+    while (true) std::puts("and on");
+  });
+}
+
+const bool added = (add_outputs(), add_memory(), add_state(), add_endings(), true);
+
+}  // namespace
+}  // namespace fractus
