@@ -14,8 +14,10 @@ const Registration registered{{
     .role = Role::candidate,
     .summary = "masked scores inside a block, a running state between blocks; a ragged last block is shorter",
     .settings = {{"block", 64}},
-    .declares = {.extra_elements = [](const Dims& dims,
-                                      const Settings& settings) { return blocks_extra_elements(dims, settings.at("block")); }},
+    .declares = {.extra_elements =
+                     [](const Dims& dims, const Settings& settings) {
+                       return blocks_extra_elements(dims, settings.at("block"));
+                     }},
     .run = run,
 }};
 

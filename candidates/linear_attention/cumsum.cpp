@@ -18,8 +18,8 @@ Tensors by_cumsum(const Inputs& in) {
 
 std::int64_t cumsum_extra_elements(const Dims& dims) {
   const std::int64_t groups = dims.at("G"), tokens = dims.at("T"), width = dims.at("D");
-  // Held at once, a group: S_all T*D*D, z_all T*D, q * z_all T*D, rows (den, its terms, divisor, mask) 3T, the zeros for
-  // an absent carry D*D + D. The numerator is y. The comparison with the cut holds its constant as a tensor of one
+  // Held at once, a group: S_all T*D*D, z_all T*D, q * z_all T*D, rows (den, its terms, divisor, mask) 3T, the zeros
+  // for an absent carry D*D + D. The numerator is y. The comparison with the cut holds its constant as a tensor of one
   // double: a few elements, whatever the extents.
   return groups * (tokens * width * width + 2 * tokens * width + 3 * tokens + width * width + width) + 4;
 }
