@@ -24,6 +24,7 @@ struct Expected {
   double radius_per_tolerance = 0;  // |value + remainder - truth| <= tolerance * radius_per_tolerance
   std::vector<ExpectedTensor> outputs;                 // in the contract's order
   std::vector<std::optional<ExpectedTensor>> gradients;  // by input; absent where none was asked for
+  bool shared_edge = false;          // the call holds a row at which the form in production is known to have NaN gradients
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
 };
 

@@ -1,5 +1,6 @@
 #include "oracle/linear_attention.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -115,6 +116,20 @@ void store(const Matrix<Companion<judged>>& matrix, ExpectedTensor& tensor, std:
   for (std::size_t r = 0; r < matrix.size(); ++r) store(matrix[r], tensor, (g * matrix.size() + r) * matrix[r].size());
 }
 
+// KERNELS.md, shared edge: production divides inside `where`, so the gradient of a row that is cut (y is 0 and nothing
+// else, m and e too) although its q is not 0 may be NaN there.
+template <DType judged>
+bool has_shared_edge(const Matrix<Companion<judged>>& y, const double* q) {
+  for (std::size_t t = 0; t < y.size(); ++t) {
+    const auto is_zero = [](double x) { return x == 0; };
+    const std::size_t D = y[t].size();
+    if (std::all_of(y[t].m.begin(), y[t].m.end(), is_zero) && std::all_of(y[t].e.begin(), y[t].e.end(), is_zero) &&
+        !std::all_of(q + t * D, q + (t + 1) * D, is_zero))
+      return true;
+  }
+  return false;
+}
+
 template <DType judged>
 Expected expected_in(const Question& question) {
   using R = Companion<judged>;
@@ -136,11 +151,13 @@ Expected expected_in(const Question& question) {
 
   const auto leaves = same_leaf<R>([](double x) { return R(x); });
   std::atomic<std::size_t> in_doubt{0};
+  std::atomic<bool> shared_edge{false};
   for_each_group(G, question.threads, [&](std::size_t g) {
     const Result<R> group = evaluate_group<R>(question, g, leaves, [&](std::size_t t, const Row<R>& num) {
       return settled_by<judged>(question.answered_y, g * T + t, num);
     });
     in_doubt += group.rows_in_doubt;
+    if (has_shared_edge(group.outputs.y, array_or_null(question.inputs, 0)->values.data() + g * T * D)) shared_edge = true;
     store(group.outputs.y, result.outputs[0], g);
     store(group.outputs.S, result.outputs[1], g);
     store(group.outputs.z, result.outputs[2], g * D);
@@ -152,6 +169,7 @@ Expected expected_in(const Question& question) {
     store(group.gradients->z0, *result.gradients[4], g * D);
   });
   result.choices_in_doubt = in_doubt;
+  result.shared_edge = shared_edge;
   return result;
 }
 

@@ -66,6 +66,7 @@ const Driver& driver() {
       .carry = {{"S", "S0"}, {"z", "z0"}},
       .along_sequence = {"q", "k", "v", "y"},
       .live = {{"G", 80}, {"T", 128}, {"D", 64}},  // B 2: 40 groups a sequence, KERNELS.md
+      .memory_shapes = {{{"G", 2}, {"T", 256}, {"D", 16}}, {{"G", 2}, {"T", 1024}, {"D", 16}}, {{"G", 2}, {"T", 4096}, {"D", 16}}, {{"G", 2}, {"T", 1025}, {"D", 16}}},
       .shapes = shapes,
       .random_shape = random_shape,
       .fill = fill,

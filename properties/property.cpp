@@ -5,7 +5,10 @@
 namespace fractus {
 
 Expectation::Expectation(const Driver& driver, const Case& c, int threads)
-    : driver_(driver), case_(c), threads_(threads), problem_(driver.fill(c)) {}
+    : Expectation(driver, c, driver.fill(c), threads) {}
+
+Expectation::Expectation(const Driver& driver, const Case& c, Problem problem, int threads)
+    : driver_(driver), case_(c), threads_(threads), problem_(std::move(problem)) {}
 
 std::shared_ptr<const oracle::Expected> Expectation::expected(const std::vector<Array>& answered) {
   if (!shared_) shared_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));

@@ -37,6 +37,7 @@ struct Finding {
   std::string tensor;  // empty where the finding is of the whole call
   std::string text;    // one sentence for a person
   bool broken = false; // a crash, a hang or a broken contract (FAILED), rather than other numbers (DIFFERENT)
+  std::string waiver;  // the --waive name that lets exactly this pass; empty where nothing does
   // Of the worst element, where there is one.
   Shape index;
   double expected = 0, radius = 0, tolerance = 0, got = 0;
@@ -57,10 +58,13 @@ struct Outcome {
 class Expectation {
  public:
   Expectation(const Driver& driver, const Case& c, int threads);
+  // For values that are not the case's own fill: a replayed fixture, a part of a batch.
+  Expectation(const Driver& driver, const Case& c, Problem problem, int threads);
 
   const Driver& driver() const { return driver_; }
   const Case& of() const { return case_; }
   const Problem& problem() const { return problem_; }
+  int threads() const { return threads_; }
   // The definition's answer. Where a choice is in doubt it is evaluated again for this subject's own outputs.
   std::shared_ptr<const oracle::Expected> expected(const std::vector<Array>& answered);
   const Exactness& exactness();
@@ -86,16 +90,14 @@ struct Property {
   std::string name;
   std::string proves;  // one line
   std::function<bool(const Driver&)> applies;
-  std::function<std::vector<Case>(const Driver&, const PlanSettings&)> plan;
+  std::function<std::vector<Case>(const Driver&, const PlanSettings&)> plan;  // the cases that no plan may lack
+  std::function<rc::Gen<Case>(const Driver&, const PlanSettings&)> random;      // more of them; empty where none are drawn
   std::function<Outcome(Expectation&, const Subject&)> check;
   bool compared_with_known_good = false;  // the second, tighter line holds here
 };
 
 const std::vector<Property>& properties();
 const Property* find_property(std::string_view name);
-
-// A random case of the property, for plans and fuzzing alike.
-rc::Gen<Case> random_case(const Property& property, const Driver& driver, const PlanSettings& settings);
 
 // `count` draws of the generator, all of them fixed by the seed.
 std::vector<Case> drawn(const rc::Gen<Case>& generator, std::uint64_t seed, int count);

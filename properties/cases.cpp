@@ -1,0 +1,72 @@
+#include "properties/cases.h"
+
+namespace fractus {
+namespace {
+
+std::vector<std::string> names_where(const std::vector<TensorSpec>& specs, bool (*keep)(const TensorSpec&)) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : specs)
+    if (keep(spec)) names.push_back(spec.name);
+  return names;
+}
+
+// A subset by the bits of `mask`.
+std::vector<std::string> subset(const std::vector<std::string>& names, int mask) {
+  std::vector<std::string> chosen;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if ((mask >> i) & 1) chosen.push_back(names[i]);
+  return chosen;
+}
+
+}  // namespace
+
+Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims, const std::string& fill) {
+  Case c;
+  c.kernel = driver.contract->kernel;
+  c.property = property;
+  c.dtype = dtype;
+  c.dims = dims;
+  c.fill = fill;
+  return c;
+}
+
+std::vector<std::string> output_names(const Driver& driver) {
+  return names_where(driver.contract->outputs, [](const TensorSpec&) { return true; });
+}
+
+std::vector<std::string> optional_inputs(const Driver& driver) {
+  return names_where(driver.contract->inputs, [](const TensorSpec& spec) { return spec.optional; });
+}
+
+void number(std::vector<Case>& cases, std::uint64_t seed) {
+  rc::Random random(seed);
+  for (Case& c : cases) c.seed = random.next();
+}
+
+rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, const std::string& property,
+                          const std::vector<std::string>& fills, Backward backward) {
+  const auto outputs = output_names(driver), optional = optional_inputs(driver);
+  const auto inputs = names_where(driver.contract->inputs, [](const TensorSpec& spec) { return spec.differentiable; });
+  const auto any_subset = [](const std::vector<std::string>& names, int smallest) { return rc::gen::inRange(smallest, 1 << names.size()); };
+  // Mostly everything present: a subset of two optional inputs is "both" three times out of five.
+  const auto absent = rc::gen::weightedOneOf<int>({{2, rc::gen::just(0)}, {3, any_subset(optional, 0)}});
+  const auto cotangents = rc::gen::weightedOneOf<int>({{1, rc::gen::just((1 << outputs.size()) - 1)}, {1, any_subset(outputs, 1)}});
+  const auto frozen = rc::gen::weightedOneOf<int>({{4, rc::gen::just(0)}, {1, any_subset(inputs, 0)}});
+  return rc::gen::map(
+      rc::gen::tuple(rc::gen::elementOf(settings.dtypes), driver.random_shape(settings.block), rc::gen::elementOf(fills), absent, cotangents,
+                     frozen, rc::gen::inRange<std::uint64_t>(0, std::uint64_t{1} << 53)),
+      [&driver, property, backward, outputs, optional, inputs](const auto& draw) {
+        const auto& [dtype, dims, fill, absent_mask, cotangent_mask, frozen_mask, seed] = draw;
+        Case c = base_case(driver, property, dtype, dims, fill);
+        c.absent = subset(optional, absent_mask);
+        c.seed = seed;
+        if (backward == Backward::always) {
+          c.cotangents = subset(outputs, cotangent_mask);
+          const auto candidates = subset(inputs, frozen_mask);
+          if (candidates.size() < inputs.size()) c.frozen = candidates;
+        }
+        return c;
+      });
+}
+
+}  // namespace fractus

@@ -1,0 +1,27 @@
+// Making cases: the ingredients that the properties' plans share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "properties/property.h"
+
+namespace fractus {
+
+// A forward case of the property with every input present.
+Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims, const std::string& fill);
+
+std::vector<std::string> output_names(const Driver& driver);
+std::vector<std::string> optional_inputs(const Driver& driver);
+
+// Seeds that differ from case to case and follow from the plan's seed.
+void number(std::vector<Case>& cases, std::uint64_t seed);
+
+enum class Backward { never, always };
+
+// A random case: a shape around the block's borders, one of the fills, any subset of the optional inputs; with
+// Backward::always any non-empty subset of the cotangents and now and then a frozen input.
+rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, const std::string& property,
+                          const std::vector<std::string>& fills, Backward backward);
+
+}  // namespace fractus

@@ -1,0 +1,63 @@
+// Property 4, gradients: every differentiable input, non-uniform cotangents on every output, singly and together, and
+// with some inputs frozen; the training run's own shape in one piece.
+#include "properties/all.h"
+#include "properties/cases.h"
+#include "properties/compare.h"
+
+namespace fractus {
+namespace {
+
+constexpr const char* self = "gradients";
+
+// float64's base is software arithmetic, so its live case keeps the extents and takes a few of the groups.
+Dims live_shape(const Driver& driver, DType dtype) {
+  Dims dims = driver.live;
+  if (dtype == DType::float64) dims[driver.contract->dim_symbols.front()] = 2;
+  return dims;
+}
+
+std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
+  std::vector<Case> cases;
+  const std::vector<Dims> shapes = driver.shapes(settings.block);
+  const std::vector<std::string> outputs = output_names(driver);
+  for (DType dtype : settings.dtypes) {
+    std::size_t turn = 0;
+    const auto add = [&](const Dims& dims, const std::vector<std::string>& cotangents, const std::string& fill) -> Case& {
+      Case c = base_case(driver, self, dtype, dims, fill);
+      c.cotangents = cotangents;
+      cases.push_back(c);
+      return cases.back();
+    };
+    const auto next_fill = [&] { return driver.smooth_fills[turn++ % driver.smooth_fills.size()]; };
+    for (const std::string& output : outputs)
+      for (int k = 0; k < 4; ++k) add(shapes[(turn + 3) % shapes.size()], {output}, next_fill());
+    for (const Dims& dims : shapes) add(dims, outputs, next_fill());
+    for (const std::string& fill : driver.smooth_fills) add(shapes[turn++ % shapes.size()], outputs, fill);
+    for (const TensorSpec& spec : driver.contract->inputs)
+      if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
+    if (settings.live) add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
+  }
+  return cases;
+}
+
+rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
+  return random_case(driver, settings, self, driver.smooth_fills, Backward::always);
+}
+
+Outcome check(Expectation& expectation, const Subject& subject) {
+  return call_and_compare(expectation, subject, call_of(expectation, subject));
+}
+
+}  // namespace
+
+Property gradients_property() {
+  return {.name = self,
+          .proves = "every gradient within its certified bound, cotangents on each output singly and together",
+          .applies = [](const Driver&) { return true; },
+          .plan = plan,
+          .random = random,
+          .check = check,
+          .compared_with_known_good = true};
+}
+
+}  // namespace fractus
