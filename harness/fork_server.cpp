@@ -65,7 +65,8 @@ pid_t start(const std::filesystem::path& worker, int socket) {
 
 Server::Server(const std::filesystem::path& worker) : path(worker.string()) {
   if (access(path.c_str(), X_OK) != 0)
-    throw std::runtime_error(fmt::format("no worker at {}: build the target fractus-worker, or set FRACTUS_WORKER", path));
+    throw std::runtime_error(
+        fmt::format("no worker at {}: build the target fractus-worker, or set FRACTUS_WORKER", path));
   auto [ours, theirs] = protocol::channel();
   pid = start(worker, theirs.get());
   socket = std::move(ours);
@@ -111,12 +112,14 @@ Json Server::ask(const Json& question, std::span<const int> descriptors) {
 Child::Child(std::shared_ptr<Server> from, std::int64_t extra_bytes) : server(std::move(from)) {
   auto [ours, theirs] = protocol::channel();
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   output = Descriptor(ends[0]);
   const Descriptor writing(ends[1]);
   fcntl(output.get(), F_SETFL, O_NONBLOCK);
   socket = std::move(ours);
-  const Json answer = server->ask({{"op", "spawn"}, {"extra_bytes", extra_bytes}}, std::array{theirs.get(), writing.get()});
+  const Json answer =
+      server->ask({{"op", "spawn"}, {"extra_bytes", extra_bytes}}, std::array{theirs.get(), writing.get()});
   answer.at("pid").get_to(pid);
   alive = true;
 }
@@ -174,7 +177,9 @@ Reply Child::exchange(const Json& request, std::span<const int> descriptors, std
   }
   switch (received.delivery) {
     case Delivery::message: drain(); return {Status::ok, {}, std::move(received.message)};
-    case Delivery::late: reap(0ms); return {Status::timed_out, fmt::format("no answer within {} ms", limit.count()), {}};
+    case Delivery::late:
+      reap(0ms);
+      return {Status::timed_out, fmt::format("no answer within {} ms", limit.count()), {}};
     case Delivery::ended: break;
   }
   return {Status::crashed, reap(1s), {}};

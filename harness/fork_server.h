@@ -60,7 +60,8 @@ struct Child {
   // Keeps the end of what has been written so far. Bounded work, so that a flood cannot hold the caller.
   void drain();
 
-  // Ends the child and its process group; after `grace` it is killed where it has not ended by itself. Says how it ended.
+  // Ends the child and its process group; after `grace` it is killed where it has not ended by itself. Says how it
+  // ended.
   std::string reap(std::chrono::milliseconds grace);
 
   // Throws std::runtime_error where the child was dead before.

@@ -74,7 +74,8 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
   const auto take = [&](const Placement& placement) {
     const std::string index = first_unwritten(region.mapping, placement);
     if (!index.empty())
-      answer.breaches.push_back({"unwritten", fmt::format("{}{} holds what was in memory before", placement.name, index)});
+      answer.breaches.push_back(
+          {"unwritten", fmt::format("{}{} holds what was in memory before", placement.name, index)});
     return read_tensor(region.mapping, placement);
   };
   for (std::size_t i = 0; i < plan.outputs.size(); ++i)
@@ -159,7 +160,8 @@ const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view na
   return found == forms_.end() ? nullptr : &*found;
 }
 
-std::optional<std::int64_t> Workshop::extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+std::optional<std::int64_t> Workshop::extra_elements(const std::string& kernel, const std::string& form,
+                                                     const Dims& dims,
                                                      const std::map<std::string, std::int64_t>& settings) const {
   const Json answer = server_->ask(
       {{"op", "extra_elements"}, {"kernel", kernel}, {"form", form}, {"dims", dims}, {"settings", settings}});

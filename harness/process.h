@@ -47,12 +47,12 @@ struct Limits {
 struct Timing {
   Status status = Status::ok;
   std::string message;
-  std::vector<double> forward_seconds;             // by run
-  std::vector<double> seconds;                     // by run, forward and backward
-  std::int64_t resident_before = 0;                // peak resident bytes of the process before the first run ...
-  std::int64_t resident_after = 0;                 // ... and after the last
-  std::int64_t forward_peak_extra_bytes = 0;       // torch's allocator, inputs and outputs not counted
-  std::int64_t peak_extra_bytes = 0;               // the same over forward and backward, gradients not counted
+  std::vector<double> forward_seconds;        // by run
+  std::vector<double> seconds;                // by run, forward and backward
+  std::int64_t resident_before = 0;           // peak resident bytes of the process before the first run ...
+  std::int64_t resident_after = 0;            // ... and after the last
+  std::int64_t forward_peak_extra_bytes = 0;  // torch's allocator, inputs and outputs not counted
+  std::int64_t peak_extra_bytes = 0;          // the same over forward and backward, gradients not counted
 };
 
 namespace process {
@@ -68,7 +68,7 @@ class Process {
   Process(Process&&) noexcept;
   Process& operator=(Process&&) noexcept;
 
-  bool alive() const;         // false after a crash or a time-out
+  bool alive() const;  // false after a crash or a time-out
   pid_t pid() const;
   std::string output_tail();  // the last 16 KB of what the child wrote to standard output and standard error
 

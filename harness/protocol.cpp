@@ -19,7 +19,9 @@ namespace {
 constexpr std::size_t most_descriptors = 4;
 constexpr std::uint32_t longest_message = 16u << 20;
 
-[[noreturn]] void fail(const char* what) { throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno))); }
+[[noreturn]] void fail(const char* what) {
+  throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
+}
 
 // Reads exactly `size` bytes. `descriptors`, where given, takes what comes beside the first of them.
 Delivery read_exactly(int socket, char* data, std::size_t size, Clock::time_point deadline,
@@ -136,8 +138,8 @@ bool send(int socket, const Json& body, std::span<const int> descriptors) {
 Received receive(int socket, Clock::time_point deadline) {
   Received received;
   std::uint32_t length = 0;
-  received.delivery = read_exactly(socket, reinterpret_cast<char*>(&length), sizeof length, deadline,
-                                   &received.message.descriptors);
+  received.delivery =
+      read_exactly(socket, reinterpret_cast<char*>(&length), sizeof length, deadline, &received.message.descriptors);
   if (received.delivery != Delivery::message) return received;
   if (length > longest_message) throw std::runtime_error(fmt::format("a message of {} bytes", length));
   std::string text(length, '\0');
@@ -154,8 +156,8 @@ int wait_readable(std::span<const int> descriptors, Clock::time_point deadline) 
   while (true) {
     timespec left{};
     if (deadline != never) {
-      const auto nanoseconds =
-          std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count());
+      const auto nanoseconds = std::max<std::int64_t>(
+          0, std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count());
       left = {nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
     }
     const int ready = ppoll(polled.data(), polled.size(), deadline == never ? nullptr : &left, nullptr);

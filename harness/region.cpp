@@ -31,7 +31,8 @@ Dims extents(const Contract& contract, const Call& call) {
       fits = dims.emplace(spec.dims[d], shape[d]).first->second == shape[d];
     if (!fits || static_cast<std::int64_t>(call.inputs[i]->values.size()) != element_count(shape))
       throw std::invalid_argument(fmt::format("{}: {}: wanted ({}), got {} with {} values", contract.kernel, spec.name,
-                                              fmt::join(spec.dims, ", "), to_string(shape), call.inputs[i]->values.size()));
+                                              fmt::join(spec.dims, ", "), to_string(shape),
+                                              call.inputs[i]->values.size()));
   }
   return dims;
 }
@@ -188,7 +189,8 @@ RegionPlan plan_region(const Contract& contract, const Call& call) {
   plan.gradients.resize(contract.inputs.size());
   for (std::size_t i = 0; backward && i < call.gradients.size(); ++i)
     if (call.gradients[i] && call.inputs[i] && call.inputs[i]->dtype != DType::int64)
-      plan.gradients[i] = protocol::place("gradient of " + contract.inputs[i].name, call.inputs[i]->dtype, call.inputs[i]->shape, end);
+      plan.gradients[i] =
+          protocol::place("gradient of " + contract.inputs[i].name, call.inputs[i]->dtype, call.inputs[i]->shape, end);
   plan.bytes = end;
   return plan;
 }
@@ -216,7 +218,8 @@ std::vector<Breach> compare_given(const RegionPlan& plan, const Region& region) 
       breaches.push_back({"guard", fmt::format("wrote before the first element of {}", placement->name)});
     at = placement->base + placement->storage_bytes;
     const bool is_given = at <= plan.given_bytes;
-    if (is_given && std::memcmp(now + placement->base, before + placement->base, static_cast<std::size_t>(placement->storage_bytes)) != 0)
+    if (is_given && std::memcmp(now + placement->base, before + placement->base,
+                                static_cast<std::size_t>(placement->storage_bytes)) != 0)
       breaches.push_back(changed(*placement, now, before));
     if (!all_poison(now + at, now + at + protocol::guard_bytes))
       breaches.push_back({"guard", fmt::format("wrote behind the last element of {}", placement->name)});

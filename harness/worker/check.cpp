@@ -10,18 +10,24 @@ namespace fractus::worker {
 namespace {
 
 const char* dtype_name(at::ScalarType type) {
-  return type == at::kFloat ? "float32" : type == at::kDouble ? "float64" : type == at::kLong ? "int64" : c10::toString(type);
+  return type == at::kFloat    ? "float32"
+         : type == at::kDouble ? "float64"
+         : type == at::kLong   ? "int64"
+                               : c10::toString(type);
 }
 
 std::optional<Breach> misfit(const at::Tensor& output, const protocol::Placement& wanted) {
   if (!output.defined()) return Breach{"count", wanted.name + " is absent"};
   if (!output.is_cpu() || output.layout() != at::kStrided)
-    return Breach{"device", fmt::format("{}: wanted a plain tensor on the CPU, got one on {}{}", wanted.name, output.device().str(),
-                                        output.layout() == at::kStrided ? "" : " that is not strided")};
+    return Breach{"device",
+                  fmt::format("{}: wanted a plain tensor on the CPU, got one on {}{}", wanted.name,
+                              output.device().str(), output.layout() == at::kStrided ? "" : " that is not strided")};
   if (dtype_name(output.scalar_type()) != name(wanted.dtype))
-    return Breach{"dtype", fmt::format("{}: wanted {}, got {}", wanted.name, name(wanted.dtype), dtype_name(output.scalar_type()))};
+    return Breach{"dtype", fmt::format("{}: wanted {}, got {}", wanted.name, name(wanted.dtype),
+                                       dtype_name(output.scalar_type()))};
   if (output.sizes() != at::IntArrayRef(wanted.shape))
-    return Breach{"shape", fmt::format("{}: wanted {}, got {}", wanted.name, to_string(wanted.shape), to_string(output.sizes().vec()))};
+    return Breach{"shape", fmt::format("{}: wanted {}, got {}", wanted.name, to_string(wanted.shape),
+                                       to_string(output.sizes().vec()))};
   return std::nullopt;
 }
 
@@ -73,11 +79,13 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
       if (!problem.inputs[j].defined()) continue;
       const std::byte* base = problem.memory->data() + problem.input_places[j]->base;
       if (span_of(outputs[i]).meets({base, base + problem.input_places[j]->storage_bytes}))
-        outcome.breaches.push_back({"alias", fmt::format("{} lies in the memory of the input {}", wanted[i].name, problem.input_places[j]->name)});
+        outcome.breaches.push_back({"alias", fmt::format("{} lies in the memory of the input {}", wanted[i].name,
+                                                         problem.input_places[j]->name)});
     }
     for (std::size_t j = 0; j < i; ++j)
       if (outcome.usable[j] && share_elements(outputs[i], outputs[j]))
-        outcome.breaches.push_back({"alias", fmt::format("{} shares elements with {}", wanted[i].name, wanted[j].name)});
+        outcome.breaches.push_back(
+            {"alias", fmt::format("{} shares elements with {}", wanted[i].name, wanted[j].name)});
   }
 }
 

@@ -1,5 +1,6 @@
 // fractus-worker, the fork server: it has torch loaded and answers its parent by forking itself. It runs no torch
-// operation and stays single-threaded, so that a fork is a clean copy. When its parent goes, everything it started ends.
+// operation and stays single-threaded, so that a fork is a clean copy. When its parent goes, everything it started
+// ends.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -50,7 +51,9 @@ Json describe_forms() {
 
 Json extra_elements(const Json& question) {
   const Form* form = find_form(question.at("kernel").get<std::string>(), question.at("form").get<std::string>());
-  if (form == nullptr) throw std::invalid_argument(fmt::format("no form of {} is named {}", question.at("kernel").dump(), question.at("form").dump()));
+  if (form == nullptr)
+    throw std::invalid_argument(
+        fmt::format("no form of {} is named {}", question.at("kernel").dump(), question.at("form").dump()));
   if (!form->declares.extra_elements) return {{"count", nullptr}};
   Settings settings = form->settings;
   for (const auto& [key, value] : question.at("settings").get<Settings>()) settings[key] = value;
@@ -126,7 +129,8 @@ Json answer_to(const Message& request) {
   if (op == "forms") return describe_forms();
   if (op == "extra_elements") return extra_elements(request.body);
   if (op == "spawn") return spawn(request);
-  if (op == "reap") return reap(request.body.at("pid").get<pid_t>(), std::chrono::milliseconds(request.body.at("grace_ms").get<int>()));
+  if (op == "reap")
+    return reap(request.body.at("pid").get<pid_t>(), std::chrono::milliseconds(request.body.at("grace_ms").get<int>()));
   throw std::invalid_argument("no request '" + op + "'");
 }
 

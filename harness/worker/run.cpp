@@ -25,7 +25,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 std::int64_t held_bytes(const Tensors& tensors) {
   std::int64_t bytes = 0;
   for (const at::Tensor& tensor : tensors)
-    if (tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided) bytes += static_cast<std::int64_t>(tensor.nbytes());
+    if (tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided)
+      bytes += static_cast<std::int64_t>(tensor.nbytes());
   return bytes;
 }
 
@@ -55,7 +56,8 @@ Tensors gradients_of(const Problem& problem, const Outcome& outcome, bool keep_g
     positions.push_back(i);
   }
   if (outputs.empty() || leaves.empty()) return gradients;
-  const auto found = torch::autograd::grad(outputs, leaves, cotangents, keep_graph, /*create_graph=*/false, /*allow_unused=*/true);
+  const auto found =
+      torch::autograd::grad(outputs, leaves, cotangents, keep_graph, /*create_graph=*/false, /*allow_unused=*/true);
   for (std::size_t i = 0; i < positions.size(); ++i) gradients[positions[i]] = found[i];
   return gradients;
 }
@@ -64,7 +66,8 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() == b.defined();
   const at::Tensor left = a.contiguous();
   const at::Tensor right = b.contiguous();
-  return left.nbytes() == right.nbytes() && std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
+  return left.nbytes() == right.nbytes() &&
+         std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
 }
 
 void second_backward(const Problem& problem, Outcome& outcome) {
@@ -72,10 +75,12 @@ void second_backward(const Problem& problem, Outcome& outcome) {
     const Tensors again = gradients_of(problem, outcome, /*keep_graph=*/false);
     for (std::size_t i = 0; i < again.size(); ++i)
       if (!same_bits(outcome.gradients[i], again[i]))
-        outcome.breaches.push_back({"second-backward", fmt::format("the gradient of {} differs in a second backward through the same graph",
-                                                                   problem.input_places[i]->name)});
+        outcome.breaches.push_back(
+            {"second-backward", fmt::format("the gradient of {} differs in a second backward through the same graph",
+                                            problem.input_places[i]->name)});
   } catch (...) {
-    outcome.breaches.push_back({"second-backward", "a second backward through the same graph raised: " + exception_text()});
+    outcome.breaches.push_back(
+        {"second-backward", "a second backward through the same graph raised: " + exception_text()});
   }
 }
 
@@ -113,9 +118,12 @@ void run_form(const Problem& problem, bool checked, Outcome& outcome) {
 }  // namespace
 
 at::Tensor tensor_at(const std::shared_ptr<protocol::Mapping>& memory, const Placement& placement) {
-  const at::ScalarType type = placement.dtype == DType::float32 ? at::kFloat : placement.dtype == DType::float64 ? at::kDouble : at::kLong;
-  return at::from_blob(memory->data() + placement.base, placement.shape, placement.strides, placement.storage_offset,
-                       [memory](void*) {}, at::TensorOptions().dtype(type));
+  const at::ScalarType type = placement.dtype == DType::float32   ? at::kFloat
+                              : placement.dtype == DType::float64 ? at::kDouble
+                                                                  : at::kLong;
+  return at::from_blob(
+      memory->data() + placement.base, placement.shape, placement.strides, placement.storage_offset, [memory](void*) {},
+      at::TensorOptions().dtype(type));
 }
 
 Problem read_problem(const protocol::Json& request, const protocol::Descriptor& memory) {
@@ -145,7 +153,8 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
   for (std::size_t i = 0; i < problem.input_places.size(); ++i) {
     const auto& place = problem.input_places[i];
     at::Tensor tensor = place ? tensor_at(problem.memory, *place) : at::Tensor();
-    if (tensor.defined() && problem.record_graph && i < requires_grad.size() && requires_grad[i] && tensor.is_floating_point())
+    if (tensor.defined() && problem.record_graph && i < requires_grad.size() && requires_grad[i] &&
+        tensor.is_floating_point())
       tensor.set_requires_grad(true);
     problem.inputs.push_back(std::move(tensor));
   }

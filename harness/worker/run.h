@@ -1,4 +1,5 @@
-// One call inside the child: from its description to tensors, the form, the backward, and what can be said of them here.
+// One call inside the child: from its description to tensors, the form, the backward, and what can be said of them
+// here.
 #pragma once
 
 #include <memory>
@@ -37,8 +38,8 @@ struct Outcome {
   Status status = Status::ok;
   std::string message;
   Tensors outputs;
-  Tensors gradients;           // by input, undefined where there is none
-  std::vector<bool> usable;    // by output: present, on the CPU, of the right shape and dtype
+  Tensors gradients;         // by input, undefined where there is none
+  std::vector<bool> usable;  // by output: present, on the CPU, of the right shape and dtype
   std::vector<Breach> breaches;
   double seconds = 0;
   double forward_seconds = 0;

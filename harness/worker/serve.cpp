@@ -81,9 +81,9 @@ Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
     forward_seconds.push_back(outcome.forward_seconds);
   }
   set_poisoning(true);
-  return {{"status", name(outcome.status)},      {"message", outcome.message},
-          {"forward_seconds", forward_seconds},  {"seconds", seconds},
-          {"resident_before", resident_before},  {"resident_after", peak_resident_bytes()},
+  return {{"status", name(outcome.status)},           {"message", outcome.message},
+          {"forward_seconds", forward_seconds},       {"seconds", seconds},
+          {"resident_before", resident_before},       {"resident_after", peak_resident_bytes()},
           {"forward_peak_extra_bytes", forward_peak}, {"peak_extra_bytes", peak}};
 }
 
@@ -116,7 +116,7 @@ void serve(int socket) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was printed before a crash is not lost
   install_allocator();
   while (true) {
-    const protocol::Received received = protocol::receive(socket);
+    protocol::Received received = protocol::receive(socket);
     if (received.delivery != protocol::Delivery::message) _exit(0);
     Message answer;
     try {
@@ -124,6 +124,7 @@ void serve(int socket) {
     } catch (...) {
       answer.body = {{"error", exception_text()}};
     }
+    received.message.descriptors.clear();  // whoever gets the answer finds the memory of the call returned
     std::cout.flush();
     std::fflush(stdout);
     const int descriptor = answer.descriptors.empty() ? -1 : answer.descriptors[0].get();

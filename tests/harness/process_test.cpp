@@ -228,7 +228,8 @@ TEST(Call, ComparesASecondBackward) {
     return breaches(answer_to(call));
   };
   EXPECT_EQ(found("test_plain"), "");
-  EXPECT_EQ(found("test_fickle"), "second-backward: the gradient of q differs in a second backward through the same graph");
+  EXPECT_EQ(found("test_fickle"),
+            "second-backward: the gradient of q differs in a second backward through the same graph");
   EXPECT_EQ(found("test_once"), "second-backward: a second backward through the same graph raised: already used");
 }
 
@@ -399,7 +400,8 @@ TEST(ReadArchive, NamesTheFileAndTheReason) {
   };
   EXPECT_EQ(message("/nowhere/a.pt"), "cannot read /nowhere/a.pt: No such file or directory");
   EXPECT_EQ(message("/tmp"), "cannot read /tmp: Is a directory");
-  const std::filesystem::path text = std::filesystem::temp_directory_path() / ("fractus_" + std::to_string(getpid()) + ".pt");
+  const std::filesystem::path text =
+      std::filesystem::temp_directory_path() / ("fractus_" + std::to_string(getpid()) + ".pt");
   std::ofstream(text) << "this is no archive";
   EXPECT_EQ(message(text).find("cannot read " + text.string() + ": "), 0u);
   std::filesystem::remove(text);

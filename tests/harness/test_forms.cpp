@@ -44,7 +44,8 @@ void add(const char* name, Do run) {
 // A backward that gives other numbers every time.
 struct Fickle : torch::autograd::Function<Fickle> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x * 2; }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, const torch::autograd::variable_list& g) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& g) {
     static int turn = 0;
     return {g[0] * ++turn};
   }
@@ -56,7 +57,8 @@ struct Once : torch::autograd::Function<Once> {
     context->saved_data["used"] = false;
     return x * 2;
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& g) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& g) {
     if (context->saved_data["used"].toBool()) throw std::runtime_error("already used");
     context->saved_data["used"] = true;
     return {g[0] * 2};
@@ -75,7 +77,9 @@ void add_outputs() {
   add("absent", [](const Tensors& in, const Settings&) { return with_y(in, {}); });
   add("shape", [](const Tensors& in, const Settings&) { return with_y(in, in[0].transpose(0, 1) * 2); });
   add("dtype", [](const Tensors& in, const Settings&) { return with_y(in, in[0].to(at::kDouble)); });
-  add("device", [](const Tensors& in, const Settings&) { return with_y(in, at::empty(in[0].sizes(), in[0].options().device(at::kMeta))); });
+  add("device", [](const Tensors& in, const Settings&) {
+    return with_y(in, at::empty(in[0].sizes(), in[0].options().device(at::kMeta)));
+  });
   add("alias_input", [](const Tensors& in, const Settings&) { return with_y(in, in[0].view(in[0].sizes())); });
   add("alias_output", [](const Tensors& in, const Settings&) {
     Tensors out = plain(in);
@@ -83,7 +87,8 @@ void add_outputs() {
     return out;
   });
   add("columns", [](const Tensors& in, const Settings&) {
-    const at::Tensor both = at::zeros({in[0].size(0), in[0].size(2), in[0].size(2) + 1}, in[0].options().requires_grad(false));
+    const at::Tensor both =
+        at::zeros({in[0].size(0), in[0].size(2), in[0].size(2) + 1}, in[0].options().requires_grad(false));
     return Tensors{in[0] * 2, both.narrow(2, 0, in[0].size(2)), both.select(2, in[0].size(2))};
   });
   add("unwritten", [](const Tensors& in, const Settings&) {
@@ -120,7 +125,8 @@ void add_memory() {
     at::empty({1 << 18}, at::kFloat).fill_(0);
     return plain(in);
   });
-  add("hungry", [](const Tensors& in, const Settings&) { return with_y(in, at::empty({std::int64_t{25} << 30}, at::kFloat)); });
+  add("hungry",
+      [](const Tensors& in, const Settings&) { return with_y(in, at::empty({std::int64_t{25} << 30}, at::kFloat)); });
 }
 
 void add_state() {
@@ -142,8 +148,11 @@ void add_state() {
 }
 
 void add_endings() {
-  add("raise", [](const Tensors&, const Settings&) -> Tensors { throw std::invalid_argument("wanted something else \xff"); });
-  add("raise_torch", [](const Tensors& in, const Settings&) { return with_y(in, at::matmul(in[0], at::zeros({1, 2, 3}))); });
+  add("raise",
+      [](const Tensors&, const Settings&) -> Tensors { throw std::invalid_argument("wanted something else \xff"); });
+  add("raise_torch", [](const Tensors& in, const Settings&) {
+    return with_y(in, at::matmul(in[0], at::zeros({1, 2, 3})));
+  });
   add("raise_int", [](const Tensors&, const Settings&) -> Tensors { throw 5; });
   add("fault", [](const Tensors&, const Settings&) -> Tensors {
     std::puts("last words");
