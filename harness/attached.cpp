@@ -1,0 +1,46 @@
+#include "harness/attached.h"
+
+#include <utility>
+
+namespace fractus {
+
+Attached::Attached(const Workshop& workshop, FormInfo form, std::map<std::string, std::int64_t> settings)
+    : workshop_(workshop), form_(std::move(form)), settings_(std::move(settings)) {}
+
+Answer Attached::answer(const Call& request) {
+  if (!process_ || !process_->alive()) process_.emplace(workshop_.spawn());
+  Answer answer = call(*process_, request, time_limit(request));
+  if (!process_->alive()) ++deaths_;
+  return answer;
+}
+
+Subject Attached::subject() {
+  Subject subject;
+  subject.form = form_.name;
+  subject.settings = form_.settings;
+  for (const auto& [parameter, value] : settings_) subject.settings[parameter] = value;
+  subject.bit_equal_reruns = form_.bit_equal_reruns;
+  subject.bit_equal_threads = form_.bit_equal_threads;
+  subject.bit_equal_neighbours = form_.bit_equal_neighbours;
+  subject.call = [this](const Call& request) { return answer(request); };
+  subject.call_fresh = [this](const Call& request) {
+    Process fresh = workshop_.spawn();
+    return call(fresh, request, time_limit(request));
+  };
+  subject.declared_elements = [this, settings = subject.settings](const Dims& dims) {
+    return workshop_.extra_elements(form_.kernel, form_.name, dims, settings);
+  };
+  return subject;
+}
+
+std::string Attached::output_tail() { return process_ ? process_->output_tail() : std::string(); }
+
+std::chrono::milliseconds time_limit(const Call& call) {
+  std::size_t elements = 0;
+  for (const auto& input : call.inputs)
+    if (input) elements += input->values.size();
+  // 10 s for small calls, and 20 us an element above that: 70 s at the training run's shape.
+  return std::chrono::milliseconds(10'000 + static_cast<std::int64_t>(elements) / 50);
+}
+
+}  // namespace fractus

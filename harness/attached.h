@@ -1,0 +1,33 @@
+// A form with a living process behind it, replaced when it dies: what a property knows as its Subject.
+#pragma once
+
+#include <optional>
+
+#include "harness/process.h"
+#include "properties/property.h"
+
+namespace fractus {
+
+class Attached {
+ public:
+  Attached(const Workshop& workshop, FormInfo form, std::map<std::string, std::int64_t> settings);
+
+  Subject subject();
+  const FormInfo& form() const { return form_; }
+  std::string output_tail();
+  int deaths() const { return deaths_; }  // processes lost to crashes and time-outs so far
+
+ private:
+  Answer answer(const Call& call);
+
+  const Workshop& workshop_;
+  FormInfo form_;
+  std::map<std::string, std::int64_t> settings_;
+  std::optional<Process> process_;
+  int deaths_ = 0;
+};
+
+// Long enough for the slowest right form at this size (the quadratic reference, ten times over), and bounded.
+std::chrono::milliseconds time_limit(const Call& call);
+
+}  // namespace fractus

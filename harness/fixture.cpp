@@ -1,0 +1,137 @@
+#include "harness/fixture.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "harness/plan.h"
+#include "properties/fields.h"
+#include "reports/files.h"
+#include "reports/result.h"
+
+namespace fractus {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* format_name = "fractus-verify fixture 1";
+constexpr std::size_t most_values = 200'000;  // 4 MB of text; a larger case is made again from its seed
+
+json to_json(const std::vector<std::optional<Array>>& arrays) {
+  json list = json::array();
+  for (const auto& array : arrays)
+    list.push_back(array ? json{{"name", array->name}, {"shape", array->shape}, {"values", array->values}} : json());
+  return list;
+}
+
+std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* name,
+                                              const std::vector<TensorSpec>& specs, const Case& c) {
+  const json list = field<json>(fixture, name);
+  if (!list.is_array() || list.size() != specs.size())
+    throw std::invalid_argument(fmt::format("field '{}': wanted {} tensors (null for an absent one), got {}", name,
+                                            specs.size(),
+                                            list.is_array() ? fmt::format("{}", list.size()) : list.type_name()));
+  std::vector<std::optional<Array>> arrays;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (list[i].is_null()) {
+      arrays.emplace_back();
+      continue;
+    }
+    Array array{field<std::string>(list[i], "name"), c.dtype, field<Shape>(list[i], "shape"),
+                field<std::vector<double>>(list[i], "values")};
+    const Shape wanted = shape_of(specs[i], c.dims);
+    if (array.name != specs[i].name || array.shape != wanted)
+      throw std::invalid_argument(fmt::format("field '{}', tensor {}: wanted {} of shape {}, got {} of shape {}", name,
+                                              i, specs[i].name, to_string(wanted), array.name, to_string(array.shape)));
+    if (static_cast<std::int64_t>(array.values.size()) != element_count(wanted))
+      throw std::invalid_argument(fmt::format("field '{}', tensor {}: wanted {} values for shape {}, got {}", name,
+                                              specs[i].name, element_count(wanted), to_string(wanted),
+                                              array.values.size()));
+    for (double& value : array.values) value = rounded(value, c.dtype);
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+std::size_t value_count(const Problem& problem) {
+  std::size_t count = 0;
+  for (const auto* list : {&problem.inputs, &problem.cotangents})
+    for (const auto& array : *list)
+      if (array) count += array->values.size();
+  return count;
+}
+
+}  // namespace
+
+std::filesystem::path write_fixture(const std::filesystem::path& folder, const Fixture& fixture) {
+  json j{{"format", format_name},
+         {"candidate", fixture.candidate},
+         {"settings", fixture.settings},
+         {"case", fixture.c},
+         {"found", to_json(fixture.finding)}};
+  if (fixture.problem && value_count(*fixture.problem) <= most_values) {
+    j["inputs"] = to_json(fixture.problem->inputs);
+    j["cotangents"] = to_json(fixture.problem->cotangents);
+    j["units"] = fixture.problem->units;
+    j["cotangent_units"] = fixture.problem->cotangent_units;
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw std::runtime_error(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
+  const std::string text = j.dump(1) + "\n";
+  const auto file = folder / fmt::format("{}-{}-{}-{}.json", fixture.c.kernel, fixture.candidate, fixture.c.property,
+                                         sha256(json(fixture.c).dump()).substr(0, 8));
+  write_whole(file, text);
+  return file;
+}
+
+Fixture read_fixture(const std::filesystem::path& file) {
+  const std::string text = read_whole(file);
+  try {
+    json j;
+    try {
+      j = json::parse(text);
+    } catch (const json::parse_error& error) {
+      throw std::invalid_argument(fmt::format("it is not JSON: {}", error.what()));
+    }
+    if (const auto format = field<std::string>(j, "format"); format != format_name)
+      throw std::invalid_argument(fmt::format("field 'format': wanted '{}', got '{}'", format_name, format));
+    Fixture fixture;
+    fixture.candidate = field<std::string>(j, "candidate");
+    fixture.settings = field<std::map<std::string, std::int64_t>>(j, "settings");
+    try {
+      fixture.c = case_from_json(field<json>(j, "case"));
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(std::string("in 'case': ") + error.what());
+    }
+    const Contract* contract = find_contract(fixture.c.kernel);
+    if (contract == nullptr)
+      throw std::invalid_argument("in 'case': field 'kernel': '" + fixture.c.kernel +
+                                  "' is not a kernel of this build");
+    if (find_property(fixture.c.property) == nullptr)
+      throw std::invalid_argument("in 'case': field 'property': '" + fixture.c.property +
+                                  "' is not a property of this build");
+    for (const std::string& symbol : contract->dim_symbols)
+      if (!fixture.c.dims.contains(symbol) || fixture.c.dims.at(symbol) < 0)
+        throw std::invalid_argument(
+            fmt::format("in 'case': field 'dims': wanted an extent of 0 or more for {}", symbol));
+    if (j.contains("inputs")) {
+      Problem problem;
+      problem.inputs = arrays_from(j, "inputs", contract->inputs, fixture.c);
+      problem.cotangents = arrays_from(j, "cotangents", contract->outputs, fixture.c);
+      problem.units = field<std::vector<int>>(j, "units");
+      problem.cotangent_units = field<std::vector<int>>(j, "cotangent_units");
+      for (std::size_t i = 0; i < problem.inputs.size(); ++i)
+        if (!problem.inputs[i] && !contract->inputs[i].optional)
+          throw std::invalid_argument(
+              fmt::format("field 'inputs': {} is null, and the contract needs it", contract->inputs[i].name));
+      fixture.problem = std::move(problem);
+    }
+    return fixture;
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(fmt::format("'{}' is not a usable fixture: {}", file.string(), error.what()));
+  }
+}
+
+}  // namespace fractus

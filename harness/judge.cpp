@@ -1,0 +1,309 @@
+#include "harness/judge.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "harness/attached.h"
+#include "harness/fixture.h"
+#include "harness/machine.h"
+#include "properties/shrink.h"
+
+namespace fractus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// The tighter line: a candidate whose worst ratio is this many times that of the known-good forms on the same cases is
+// set apart for a person, not refused (DESIGN.md, property 3).
+constexpr double quarantine_factor = 4;
+// Above this share of elements without a bound a property has not been tried in earnest.
+constexpr double most_undecidable = 0.25;
+// Known-good forms run the cases up to this size; beyond it the quadratic reference would cost more than all the rest.
+constexpr std::int64_t most_elements_for_all = 200'000;
+constexpr int shrink_patience = 400;
+constexpr int most_deaths = 3;  // of the candidate's process, after which the run stops
+
+std::int64_t size_of(const Problem& problem) {
+  std::int64_t elements = 0;
+  for (const auto& input : problem.inputs)
+    if (input) elements += static_cast<std::int64_t>(input->values.size());
+  return elements;
+}
+
+void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcome& outcome) {
+  for (const auto& [tensor, ratio] : outcome.worst_ratio) {
+    double& worst = ratios[fmt::format("{} {}", name(dtype), tensor)];
+    worst = std::max(worst, ratio);
+  }
+}
+
+// One known-wrong form while it lives.
+struct Wrong {
+  Attached form;
+  Kill kill;
+};
+
+class Run {
+ public:
+  Run(const Workshop& workshop, const Driver& driver, const Plan& plan, const JudgeSettings& settings)
+      : workshop_(workshop),
+        driver_(driver),
+        plan_(plan),
+        settings_(settings),
+        candidate_(attach(plan.candidate, plan.settings)) {
+    for (const std::string& name : plan.known_good) good_.push_back(attach(name, {}));
+    for (const std::string& name : plan.known_wrong) {
+      Attached form = attach(name, {});
+      Kill kill{.form = name, .summary = form.form().summary};
+      wrong_.push_back({std::move(form), std::move(kill)});
+    }
+    result_.coverage = blank_coverage(driver, plan.generation);
+    for (const std::string& name : plan.properties) {
+      if (name == "power") continue;
+      const Property* property = find_property(name);
+      PropertyResult planned;
+      planned.name = name;
+      planned.proves = property->proves;
+      planned.planned =
+          std::count_if(plan.cases.begin(), plan.cases.end(), [&](const Case& c) { return c.property == name; });
+      result_.properties.push_back(std::move(planned));
+    }
+  }
+
+  Result result() {
+    for (std::size_t i = 0; i < plan_.cases.size() && !stopped_; ++i) {
+      if (settings_.progress)
+        settings_.progress({plan_.cases[i].property, i, plan_.cases.size(), seconds_since(start_)});
+      if (std::chrono::duration<double>(Clock::now() - start_) > settings_.budget) {
+        out_of_budget_ = true;
+        break;
+      }
+      run_case(plan_.cases[i]);
+    }
+    conclude();
+    return std::move(result_);
+  }
+
+ private:
+  Attached attach(const std::string& name, const std::map<std::string, std::int64_t>& settings) const {
+    return {workshop_, *workshop_.find_form(plan_.kernel, name), settings};
+  }
+
+  PropertyResult& of(const std::string& property) {
+    return *std::find_if(result_.properties.begin(), result_.properties.end(),
+                         [&](const PropertyResult& r) { return r.name == property; });
+  }
+
+  void run_case(const Case& c) {
+    PropertyResult& record = of(c.property);
+    if (record.finding) return;  // one witness a property is enough; the others are still to be tried
+    const Clock::time_point start = Clock::now();
+    const Property& property = *find_property(c.property);
+    Expectation expectation(driver_, c, 2);
+    const Outcome outcome = property.check(expectation, candidate_.subject());
+    ++record.cases;
+    record.elements += outcome.elements;
+    record.undecidable += outcome.undecidable;
+    record.choices_in_doubt += outcome.choices_in_doubt;
+    record.bit_equal += outcome.bit_equal;
+    if (!outcome.note.empty()) record.notes.push_back(outcome.note);
+    count(result_.coverage, driver_, plan_.generation, c, outcome);
+    if (outcome.finding && contains(settings_.waived, outcome.finding->waiver)) {
+      ++record.waived[outcome.finding->waiver];
+    } else if (outcome.finding) {
+      record.finding = outcome.finding;
+      explain(property, c, record);
+    } else {
+      run_others(property, c, expectation, outcome, record);
+    }
+    record.seconds += seconds_since(start);
+  }
+
+  // Shrinks the failure, keeps it as a file, and writes down how to see it again.
+  void explain(const Property& property, const Case& c, PropertyResult& record) {
+    if (record.finding->kind == "timed-out" || candidate_.deaths() >= most_deaths) stopped_ = true;
+    Witness witness{.found = c, .smallest = c};
+    witness.smallest.settings = candidate_.subject().settings;  // so that a block may shrink with the sequence
+    if (record.finding->kind != "timed-out") {
+      const auto again = [&](const Case& smaller) -> std::optional<Finding> {
+        Expectation expectation(driver_, smaller, 2);
+        return property.check(expectation, candidate_.subject()).finding;
+      };
+      const Shrunk shrunk = shrink(driver_, witness.smallest, *record.finding, again, shrink_patience);
+      witness.smallest = shrunk.smallest;
+      witness.shrink_steps = shrunk.steps;
+      record.finding = shrunk.finding;
+    }
+    try {
+      const Fixture fixture{plan_.candidate, plan_.settings, witness.smallest, driver_.fill(witness.smallest),
+                            *record.finding};
+      witness.fixture = write_fixture(settings_.fixtures, fixture).string();
+      witness.replay = fmt::format("./fractus-verify replay {}", witness.fixture);
+    } catch (const std::runtime_error& error) {
+      record.notes.push_back(fmt::format("the witness could not be kept as a file: {}", error.what()));
+    }
+    record.witness = std::move(witness);
+  }
+
+  bool candidate_failed() const {
+    return std::any_of(result_.properties.begin(), result_.properties.end(),
+                       [](const PropertyResult& r) { return r.finding.has_value(); });
+  }
+
+  void run_others(const Property& property, const Case& c, Expectation& expectation, const Outcome& outcome,
+                  PropertyResult& record) {
+    if (property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all) {
+      for (Attached& form : good_) {
+        const Outcome its = property.check(expectation, form.subject());
+        if (its.finding) {
+          // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
+          result_.reasons.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name,
+                                                c.property, its.finding->text, label(c)));
+          distrusted_ = true;
+          continue;
+        }
+        add_ratios(record.known_good_ratio, c.dtype, its);
+      }
+      add_ratios(record.worst_ratio, c.dtype, outcome);
+    } else {
+      add_ratios(beyond_known_good_[c.property], c.dtype, outcome);
+    }
+    // A candidate that has already failed gains nothing from a measured power.
+    if (candidate_failed()) return;
+    for (Wrong& wrong : wrong_) {
+      if (wrong.kill.killed) continue;
+      const Outcome its = property.check(expectation, wrong.form.subject());
+      if (its.finding) {
+        wrong.kill = {wrong.kill.form,   wrong.kill.summary,  true,    c.property,
+                      its.finding->kind, its.finding->tensor, label(c)};
+      }
+    }
+  }
+
+  void conclude() {
+    result_.kernel = plan_.kernel;
+    result_.candidate = plan_.candidate;
+    result_.summary = candidate_.form().summary;
+    result_.settings = plan_.settings;
+    result_.contract_version = plan_.contract_version;
+    result_.plan_hash = plan_.hash;
+    result_.seed = plan_.generation.seed;
+    result_.preset = plan_.preset;
+    for (DType dtype : plan_.generation.dtypes) result_.dtypes.emplace_back(name(dtype));
+    result_.partial = settings_.partial;
+    if (result_.partial) result_.only = plan_.properties;
+    result_.waived = settings_.waived;
+    result_.known_good = plan_.known_good;
+    for (const Wrong& wrong : wrong_) result_.kills.push_back(wrong.kill);
+    const bool failed = candidate_failed();
+    result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
+    result_.machine = this_machine();
+    result_.candidate_output = candidate_.output_tail();
+    for (PropertyResult& record : result_.properties) settle(record);
+    decide();
+    result_.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                                  fmt::gmtime(std::time(nullptr) - static_cast<std::time_t>(seconds_since(start_))));
+    result_.seconds = seconds_since(start_);
+  }
+
+  // The verdict of one property, from what was counted.
+  void settle(PropertyResult& record) {
+    for (const auto& [tensor, ratio] : record.worst_ratio) {
+      const double good = record.known_good_ratio[tensor];
+      if (good > 0 && ratio > quarantine_factor * good && record.reason.empty())
+        record.reason =
+            fmt::format("quarantined: {} reaches {:.3g} of its bound, the known-good forms {:.3g} on the same cases",
+                        tensor, ratio, good);
+    }
+    for (const auto& [tensor, ratio] : beyond_known_good_[record.name]) {
+      double& worst = record.worst_ratio[tensor];
+      worst = std::max(worst, ratio);
+    }
+    if (record.elements > 0 &&
+        static_cast<double>(record.undecidable) > most_undecidable * static_cast<double>(record.elements))
+      record.reason = fmt::format("{} of {} elements have no bound", record.undecidable, record.elements);
+    if (record.finding)
+      record.verdict = record.finding->broken ? "FAILED" : "DIFFERENT";
+    else if (record.cases < record.planned)
+      record.verdict = record.cases == 0 ? "NOT RUN" : "UNDECIDED";
+    else if (!record.reason.empty())
+      record.verdict = "UNDECIDED";
+    else if (!record.waived.empty())
+      record.verdict = "WAIVED";
+    else
+      record.verdict = "PASSED";
+    if (record.cases < record.planned && !record.finding && record.reason.empty())
+      record.reason = fmt::format("{} of {} cases were run", record.cases, record.planned);
+  }
+
+  // The worst fact decides: a broken run before other numbers, those before doubt about the run itself, that before
+  // doubt about the numbers.
+  void decide() {
+    Verdict verdict = Verdict::equivalent;
+    const auto raise = [&](Verdict to, const std::string& reason) {
+      static constexpr Verdict order[] = {Verdict::equivalent, Verdict::undecided, Verdict::mistrusted,
+                                          Verdict::different, Verdict::failed};
+      const auto rank = [](Verdict v) { return std::find(std::begin(order), std::end(order), v); };
+      if (rank(to) > rank(verdict)) verdict = to;
+      if (!reason.empty()) result_.reasons.push_back(reason);
+    };
+    for (const PropertyResult& record : result_.properties) {
+      if (record.finding)
+        raise(record.finding->broken ? Verdict::failed : Verdict::different,
+              fmt::format("{}: {}", record.name, record.finding->text));
+      else if (!record.reason.empty())
+        raise(Verdict::undecided, fmt::format("{}: {}", record.name, record.reason));
+    }
+    if (verdict == Verdict::different || verdict == Verdict::failed) {
+      result_.verdict = verdict;
+      return;
+    }
+    if (distrusted_) raise(Verdict::mistrusted, "");
+    if (out_of_budget_)
+      raise(Verdict::undecided,
+            fmt::format("the budget of {:.0f} s was spent before the plan was through", settings_.budget.count()));
+    if (result_.partial)
+      raise(Verdict::undecided, fmt::format("partial: only {} was asked for; nothing wrong was found in it",
+                                            fmt::join(plan_.properties, ", ")));
+    else if (!out_of_budget_) {
+      if (const auto missing = result_.coverage.missing(); !missing.empty())
+        raise(Verdict::mistrusted, fmt::format("the plan covered too little: no case of {}", fmt::join(missing, ", ")));
+      std::vector<std::string> survivors;
+      for (const Kill& kill : result_.kills)
+        if (!kill.killed) survivors.push_back(kill.form);
+      if (result_.power_measured && !survivors.empty())
+        raise(Verdict::mistrusted, fmt::format("the plan does not see {} known-wrong form(s): {}", survivors.size(),
+                                               fmt::join(survivors, ", ")));
+      if (result_.power_measured && result_.kills.empty())
+        raise(Verdict::mistrusted, "no known-wrong form measured what the plan can see");
+    }
+    result_.verdict = verdict;
+  }
+
+  const Workshop& workshop_;
+  const Driver& driver_;
+  const Plan& plan_;
+  const JudgeSettings& settings_;
+  Attached candidate_;
+  std::deque<Attached> good_;
+  std::deque<Wrong> wrong_;
+  Result result_;
+  std::map<std::string, std::map<std::string, double>>
+      beyond_known_good_;  // by property: ratios of cases too large for all
+  Clock::time_point start_ = Clock::now();
+  bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
+};
+
+}  // namespace
+
+Result judge(const Workshop& workshop, const Driver& driver, const Plan& plan, const JudgeSettings& settings) {
+  return Run(workshop, driver, plan, settings).result();
+}
+
+}  // namespace fractus

@@ -1,0 +1,83 @@
+#include "harness/plan.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace fractus {
+namespace {
+
+// The block whose borders the shapes surround: the form's own, or production's where it has none.
+std::int64_t block_of(const std::map<std::string, std::int64_t>& settings) {
+  const auto found = settings.find("block");
+  return found == settings.end() ? 64 : found->second;
+}
+
+std::string hash_of(const Plan& plan) {
+  nlohmann::json json{{"kernel", plan.kernel},          {"contract", plan.contract_version},
+                      {"candidate", plan.candidate},    {"settings", plan.settings},
+                      {"preset", plan.preset},          {"seed", plan.generation.seed},
+                      {"properties", plan.properties},  {"known_good", plan.known_good},
+                      {"known_wrong", plan.known_wrong}};
+  for (const Case& c : plan.cases) json["cases"].push_back(c);
+  return sha256(json.dump());
+}
+
+}  // namespace
+
+std::string sha256(const std::string& bytes) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int length = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr) != 1)
+    throw std::runtime_error("SHA-256 is not available in this OpenSSL");
+  std::string hex;
+  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
+  Plan plan;
+  plan.kernel = request.driver->contract->kernel;
+  plan.contract_version = request.driver->contract->version;
+  plan.candidate = request.candidate.name;
+  plan.settings = request.candidate.settings;
+  for (const auto& [parameter, value] : request.settings) plan.settings[parameter] = value;
+  plan.preset = request.preset;
+  plan.generation = {.seed = request.seed,
+                     .dtypes = request.dtypes,
+                     .block = block_of(plan.settings),
+                     .live = request.preset == "live",
+                     .draws = request.preset == "live" ? 60 : 12};
+
+  const auto wanted = [&](const std::string& property) {
+    return request.only.empty() || contains(request.only, property);
+  };
+  std::uint64_t salt = request.seed;
+  for (const Property& property : properties()) {
+    salt = salt * 6364136223846793005u + 1442695040888963407u;
+    if (!wanted(property.name) || !property.applies(*request.driver)) continue;
+    plan.properties.push_back(property.name);
+    std::vector<Case> cases = property.plan(*request.driver, plan.generation);
+    rc::Random random(salt);
+    for (Case& c : cases) c.seed = random.next() >> 11;  // JSON numbers are exact up to 2^53
+    if (property.random) {
+      const std::vector<Case> more =
+          drawn(property.random(*request.driver, plan.generation), salt, plan.generation.draws);
+      cases.insert(cases.end(), more.begin(), more.end());
+    }
+    plan.cases.insert(plan.cases.end(), cases.begin(), cases.end());
+  }
+  if (wanted("power")) plan.properties.emplace_back("power");
+
+  for (const FormInfo& form : forms) {
+    if (form.kernel != plan.kernel || form.name == plan.candidate) continue;
+    (form.role == "wrong" ? plan.known_wrong : plan.known_good).push_back(form.name);
+  }
+  if (!wanted("power")) plan.known_wrong.clear();
+  plan.hash = hash_of(plan);
+  return plan;
+}
+
+}  // namespace fractus

@@ -1,0 +1,41 @@
+// The plan: every case of a run as data, fixed and hashed before the candidate is loaded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/process.h"
+#include "properties/property.h"
+
+namespace fractus {
+
+struct Plan {
+  std::string kernel;
+  int contract_version = 1;
+  std::string candidate;
+  std::map<std::string, std::int64_t> settings;  // the candidate's, defaults included
+  std::string preset;
+  PlanSettings generation;
+  std::vector<std::string> properties;  // in order, "power" included where it is to be measured
+  std::vector<std::string> known_good;  // forms whose ratios set the tighter line
+  std::vector<std::string> known_wrong;
+  std::vector<Case> cases;
+  std::string hash;  // SHA-256 of all of the above, hex
+};
+
+struct PlanRequest {
+  const Driver* driver = nullptr;
+  FormInfo candidate;
+  std::map<std::string, std::int64_t> settings;  // over the form's defaults
+  std::string preset = "live";                   // live or smoke
+  std::uint64_t seed = 0;
+  std::vector<DType> dtypes{DType::float32, DType::float64};
+  std::vector<std::string> only;  // properties; empty: all
+};
+
+// The same request, forms and build give the same plan, bit for bit.
+Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms);
+
+std::string sha256(const std::string& bytes);  // hex
+
+}  // namespace fractus

@@ -1,0 +1,70 @@
+#include "properties/coverage.h"
+
+#include <fmt/format.h>
+
+#include "properties/cases.h"
+
+namespace fractus {
+namespace {
+
+std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& settings, const Case& c, const Outcome& outcome) {
+  std::vector<std::string> classes{fmt::format("dtype {}", name(c.dtype)), fmt::format("layout {}", name(c.layout)), "fill " + c.fill};
+  if (c.cotangents.empty()) classes.emplace_back("forward only");
+  if (c.cotangents.size() == 1) classes.push_back("cotangent of " + c.cotangents.front() + " alone");
+  if (c.cotangents.size() == driver.contract->outputs.size()) classes.emplace_back("all cotangents");
+  for (const std::string& input : c.absent) classes.push_back("without " + input);
+  if (c.pieces.size() > 1) classes.emplace_back("split sequence");
+  if (outcome.choices_in_doubt > 0) classes.emplace_back("choice in doubt");
+  if (c.dims == driver.live) classes.emplace_back("the training run's shape");
+  if (!driver.sequence_symbol.empty()) {
+    const std::string& symbol = driver.sequence_symbol;
+    const std::int64_t T = c.dims.at(symbol), block = settings.block;
+    const std::string length = T == 0       ? "= 0"
+                               : T == 1     ? "= 1"
+                               : T < block  ? "short of a block"
+                               : T % block == 0 ? "whole blocks"
+                                                : "ragged tail";
+    classes.push_back(symbol + " " + length);
+  }
+  const std::string& groups = driver.contract->dim_symbols.front();
+  classes.push_back(fmt::format("{} {}", groups, c.dims.at(groups) == 0 ? "= 0" : c.dims.at(groups) == 1 ? "= 1" : "> 1"));
+  return classes;
+}
+
+}  // namespace
+
+std::vector<std::string> Coverage::missing() const {
+  std::vector<std::string> names;
+  for (const auto& [name, count] : cases)
+    if (count == 0) names.push_back(name);
+  return names;
+}
+
+Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
+  Coverage coverage;
+  const auto require = [&](const std::string& name) { coverage.cases[name] = 0; };
+  for (DType dtype : settings.dtypes) require(fmt::format("dtype {}", name(dtype)));
+  for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded}) require(fmt::format("layout {}", name(layout)));
+  for (const std::string& fill : driver.fills) require("fill " + fill);
+  for (const std::string& output : output_names(driver)) require("cotangent of " + output + " alone");
+  for (const std::string& input : optional_inputs(driver)) require("without " + input);
+  require("forward only");
+  require("all cotangents");
+  if (!driver.carry.empty()) require("split sequence");
+  if (!driver.choice_fill.empty()) require("choice in doubt");
+  const bool live = settings.live && settings.dtypes.front() == DType::float32;  // float64 runs a part of its groups
+  if (live) require("the training run's shape");
+  if (!driver.sequence_symbol.empty()) {
+    for (const char* length : {"= 0", "= 1", "whole blocks"}) require(driver.sequence_symbol + " " + length);
+    if (settings.block > 1) require(driver.sequence_symbol + " ragged tail");
+    if (settings.block > 2) require(driver.sequence_symbol + " short of a block");
+  }
+  for (const char* groups : {"= 0", "= 1", "> 1"}) require(driver.contract->dim_symbols.front() + " " + groups);
+  return coverage;
+}
+
+void count(Coverage& coverage, const Driver& driver, const PlanSettings& settings, const Case& c, const Outcome& outcome) {
+  for (const std::string& name : classes_of(driver, settings, c, outcome)) ++coverage.cases[name];
+}
+
+}  // namespace fractus

@@ -1,0 +1,117 @@
+#include "properties/shrink.h"
+
+#include <numeric>
+
+namespace fractus {
+namespace {
+
+using Cases = rc::Seq<Case>;
+
+Cases one(Case c) { return rc::seq::just(std::move(c)); }
+
+Cases with_extent(const Case& c, const std::string& symbol) {
+  const std::int64_t extent = c.dims.at(symbol);
+  if (extent <= 1) return {};
+  return rc::seq::map(rc::shrink::towards<std::int64_t>(extent, 1), [c, symbol](std::int64_t smaller) {
+    Case next = c;
+    next.dims[symbol] = smaller;
+    return next;
+  });
+}
+
+// The sequence is as long as its pieces: dropping or shortening one shortens the sequence.
+Cases with_pieces(const Case& c, const std::string& symbol) {
+  const auto as_case = [c, symbol](std::vector<std::int64_t> pieces) {
+    Case next = c;
+    next.dims[symbol] = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
+    next.pieces = std::move(pieces);
+    return next;
+  };
+  const auto usable = [](const std::vector<std::int64_t>& pieces) { return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0}) > 0; };
+  const auto shorter = [](std::int64_t piece) { return rc::shrink::towards<std::int64_t>(piece, 0); };
+  return rc::seq::map(rc::seq::filter(rc::seq::concat(rc::shrink::removeChunks(c.pieces), rc::shrink::eachElement(c.pieces, shorter)), usable), as_case);
+}
+
+Cases without(const Case& c, std::vector<std::string> Case::*list, std::size_t smallest) {
+  if ((c.*list).size() <= smallest) return {};
+  return rc::seq::map(rc::seq::filter(rc::shrink::removeChunks(c.*list), [smallest](const auto& names) { return names.size() >= smallest; }),
+                      [c, list](std::vector<std::string> names) {
+                        Case next = c;
+                        next.*list = std::move(names);
+                        return next;
+                      });
+}
+
+Cases absent(const Driver& driver, const Case& c) {
+  Cases all;
+  for (const TensorSpec& spec : driver.contract->inputs)
+    if (spec.optional && !contains(c.absent, spec.name)) {
+      Case next = c;
+      next.absent.push_back(spec.name);
+      all = rc::seq::concat(std::move(all), one(std::move(next)));
+    }
+  return all;
+}
+
+Cases with_parameter(const Case& c) {
+  Cases all;
+  for (const auto& [parameter, value] : c.settings)
+    all = rc::seq::concat(std::move(all), rc::seq::map(rc::shrink::towards<std::int64_t>(value, 1), [c, name = parameter](std::int64_t smaller) {
+                            Case next = c;
+                            next.settings[name] = smaller;
+                            return next;
+                          }));
+  return all;
+}
+
+Cases plainer(const Driver& driver, const Case& c) {
+  Cases all;
+  if (c.layout != Layout::contiguous) {
+    Case next = c;
+    next.layout = Layout::contiguous;
+    all = one(std::move(next));
+  }
+  if (contains(driver.smooth_fills, c.fill) && c.fill != driver.smooth_fills.front()) {
+    Case next = c;
+    next.fill = driver.smooth_fills.front();
+    all = rc::seq::concat(std::move(all), one(std::move(next)));
+  }
+  return all;
+}
+
+}  // namespace
+
+rc::Seq<Case> simpler(const Driver& driver, const Case& c) {
+  Cases all;
+  for (const std::string& symbol : driver.contract->dim_symbols) {
+    const bool split = symbol == driver.sequence_symbol && !c.pieces.empty();
+    all = rc::seq::concat(std::move(all), split ? with_pieces(c, symbol) : with_extent(c, symbol));
+  }
+  return rc::seq::concat(std::move(all), with_parameter(c), absent(driver, c), without(c, &Case::cotangents, 1), without(c, &Case::frozen, 0),
+                         plainer(driver, c));
+}
+
+Shrunk shrink(const Driver& driver, const Case& failing, const Finding& finding,
+              const std::function<std::optional<Finding>(const Case&)>& finding_of, int patience) {
+  Shrunk result{failing, finding};
+  auto tree = rc::shrinkable::shrinkRecur(failing, [&driver](const Case& c) { return simpler(driver, c); });
+  for (bool moved = true; moved;) {
+    moved = false;
+    auto branches = tree.shrinks();
+    for (auto branch = branches.next(); branch && result.attempts < patience; branch = branches.next()) {
+      ++result.attempts;
+      const Case c = branch->value();
+      const auto found = finding_of(c);
+      if (!found || found->kind != finding.kind || found->tensor != finding.tensor) continue;
+      result.smallest = c;
+      result.finding = *found;
+      ++result.steps;
+      tree = *branch;
+      moved = true;
+      break;
+    }
+  }
+  return result;
+}
+
+}  // namespace fractus

@@ -1,0 +1,103 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "reports/result.h"
+
+namespace fractus {
+namespace {
+
+using nlohmann::json;
+
+// JSON has no infinity and no NaN; a number that is one of them is written as its name.
+json number(double x) {
+  if (std::isfinite(x)) return x;
+  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+}
+
+json numbers(const std::map<std::string, double>& ratios) {
+  json object = json::object();
+  for (const auto& [key, ratio] : ratios) object[key] = number(ratio);
+  return object;
+}
+
+json to_json(const Witness& witness) {
+  return {{"found", witness.found},   {"smallest", witness.smallest}, {"shrink_steps", witness.shrink_steps},
+          {"fixture", witness.fixture}, {"replay", witness.replay}};
+}
+
+json to_json(const PropertyResult& p) {
+  json j{{"name", p.name},
+         {"proves", p.proves},
+         {"verdict", p.verdict},
+         {"planned", p.planned},
+         {"cases", p.cases},
+         {"worst_ratio", number(p.worst())},
+         {"ratios", numbers(p.worst_ratio)},
+         {"known_good_ratios", numbers(p.known_good_ratio)},
+         {"elements", p.elements},
+         {"undecidable", p.undecidable},
+         {"choices_in_doubt", p.choices_in_doubt},
+         {"bit_equal", p.bit_equal},
+         {"waived", p.waived},
+         {"notes", p.notes},
+         {"reason", p.reason},
+         {"seconds", p.seconds}};
+  if (p.finding) j["finding"] = to_json(*p.finding);
+  if (p.witness) j["witness"] = to_json(*p.witness);
+  return j;
+}
+
+json mutants_of(const Result& result) {
+  json table = json::array(), survivors = json::array();
+  std::size_t killed = 0;
+  for (const Kill& kill : result.kills) {
+    killed += kill.killed ? 1 : 0;
+    if (!kill.killed && result.power_measured) survivors.push_back(kill.form);
+    table.push_back({{"name", kill.form}, {"summary", kill.summary}, {"killed", kill.killed}, {"property", kill.property},
+                     {"kind", kill.kind}, {"tensor", kill.tensor},   {"case", kill.where}});
+  }
+  return {{"measured", result.power_measured}, {"killed", killed}, {"total", result.kills.size()}, {"survivors", survivors}, {"table", table}};
+}
+
+}  // namespace
+
+json to_json(const Finding& finding) {
+  return {{"kind", finding.kind},
+          {"tensor", finding.tensor},
+          {"text", finding.text},
+          {"broken", finding.broken},
+          {"index", finding.index},
+          {"expected", number(finding.expected)},
+          {"radius", number(finding.radius)},
+          {"tolerance", number(finding.tolerance)},
+          {"got", number(finding.got)}};
+}
+
+json to_json(const Result& result) {
+  json j{{"format", "fractus-verify result 1"},
+         {"verdict", name(result.verdict)},
+         {"reasons", result.reasons},
+         {"kernel", result.kernel},
+         {"candidate", result.candidate},
+         {"settings", result.settings},
+         {"contract_version", result.contract_version},
+         {"plan_hash", result.plan_hash},
+         {"seed", result.seed},
+         {"preset", result.preset},
+         {"dtypes", result.dtypes},
+         {"partial", result.partial},
+         {"only", result.only},
+         {"waived", result.waived},
+         {"known_good", result.known_good},
+         {"coverage", result.coverage.cases},
+         {"mutants", mutants_of(result)},
+         {"machine", result.machine},
+         {"candidate_output", result.candidate_output},
+         {"started", result.started},
+         {"seconds", result.seconds}};
+  j["properties"] = json::array();
+  for (const PropertyResult& property : result.properties) j["properties"].push_back(to_json(property));
+  return j;
+}
+
+}  // namespace fractus

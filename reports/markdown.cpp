@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "reports/result.h"
+
+namespace fractus {
+namespace {
+
+// Text of a candidate may hold anything; in a table cell a bar or a line break would end the cell.
+std::string cell(std::string text) {
+  for (std::size_t at = 0; (at = text.find_first_of("|\n\r<", at)) != std::string::npos;) {
+    const std::string with = text[at] == '|' ? "\\|" : text[at] == '<' ? "&lt;" : " ";
+    text.replace(at, 1, with);
+    at += with.size();
+  }
+  return text;
+}
+
+std::string ratios(const std::map<std::string, double>& by_tensor) {
+  std::string text;
+  for (const auto& [tensor, ratio] : by_tensor) text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", tensor, ratio);
+  return text.empty() ? "-" : text;
+}
+
+void add_properties(std::string& page, const Result& result) {
+  page += "## What was tried\n\n| property | verdict | cases | elements | undecidable | in doubt | worst error over bound |\n|---|---|---|---|---|---|---|\n";
+  for (const PropertyResult& p : result.properties)
+    page += fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned, p.elements, p.undecidable, p.choices_in_doubt,
+                        p.worst_ratio.empty() ? (p.bit_equal > 0 ? fmt::format("{} elements bit-equal", p.bit_equal) : "-") : ratios(p.worst_ratio));
+  page += "\n";
+  for (const PropertyResult& p : result.properties) {
+    page += fmt::format("- **{}**: {}.", p.name, p.proves);
+    if (!p.reason.empty()) page += " " + p.reason + ".";
+    for (const auto& [waiver, times] : p.waived) page += fmt::format(" Waived: {} ({} cases).", waiver, times);
+    if (!p.known_good_ratio.empty()) page += fmt::format(" Known-good forms: {}.", ratios(p.known_good_ratio));
+    page += "\n";
+    for (const std::string& note : p.notes) page += fmt::format("  - {}\n", cell(note));
+  }
+}
+
+void add_witnesses(std::string& page, const Result& result) {
+  for (const PropertyResult& p : result.properties) {
+    if (!p.finding || !p.witness) continue;
+    page += fmt::format("\n## Witness: {}\n\n{}\n\n", p.name, cell(p.finding->text));
+    page += fmt::format("- smallest case: `{}`\n- found at: `{}`, {} shrinking steps\n", label(p.witness->smallest), label(p.witness->found), p.witness->shrink_steps);
+    if (p.finding->kind == "value" || p.finding->kind == "bits")
+      page += fmt::format("- expected {:.17g}, radius {:.3g}, tolerance {:.3g}, got {:.17g} at {}{}\n", p.finding->expected, p.finding->radius,
+                          p.finding->tolerance, p.finding->got, p.finding->tensor, to_string(p.finding->index));
+    if (!p.witness->replay.empty()) page += fmt::format("- replay: `{}`\n", p.witness->replay);
+  }
+}
+
+void add_power(std::string& page, const Result& result) {
+  if (result.kills.empty()) return;
+  const auto killed = std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
+  page += fmt::format("\n## Power\n\n{} of {} known-wrong forms were caught by this plan{}.\n\n| known-wrong form | caught by | as | at |\n|---|---|---|---|\n", killed,
+                      result.kills.size(), result.power_measured ? "" : "; it was not measured to the end, since the candidate had failed or the run was cut");
+  for (const Kill& kill : result.kills)
+    page += fmt::format("| {}: {} | {} | {} {} | {} |\n", kill.form, cell(kill.summary), kill.killed ? kill.property : result.power_measured ? "**survived**" : "-", kill.kind,
+                        kill.tensor, cell(kill.where));
+}
+
+void add_coverage(std::string& page, const Result& result) {
+  page += "\n## Coverage\n\n";
+  std::string covered;
+  for (const auto& [name, count] : result.coverage.cases)
+    if (count > 0) covered += fmt::format("{}{} ({})", covered.empty() ? "" : "; ", name, count);
+  page += covered.empty() ? "Nothing was covered.\n" : covered + ".\n";
+  const auto missing = result.coverage.missing();
+  page += "\n## Not covered\n\n";
+  if (!missing.empty()) page += fmt::format("- {}\n", fmt::join(missing, "\n- "));
+  if (result.partial) page += fmt::format("- every property but {}: this run was restricted by `--only`\n", fmt::join(result.only, ", "));
+  if (result.dtypes.size() == 1) page += fmt::format("- any dtype but {}: this run was restricted by `--dtype`\n", result.dtypes[0]);
+  page += "- other devices than the CPU, other machines than the one below, inputs outside the contract's domain, double backward\n";
+}
+
+}  // namespace
+
+std::string to_markdown(const Result& result) {
+  std::string settings;
+  for (const auto& [parameter, value] : result.settings) settings += fmt::format(" {}={}", parameter, value);
+  std::string page = fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate, settings);
+  for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
+  if (!result.waived.empty()) page += fmt::format("- waived: {}\n", fmt::join(result.waived, ", "));
+  if (result.reasons.empty())
+    page += fmt::format("Every property passed on {}, and the same plan caught every known-wrong form.\n", fmt::join(result.dtypes, " and "));
+  page += "\n";
+  add_properties(page, result);
+  add_witnesses(page, result);
+  add_power(page, result);
+  add_coverage(page, result);
+  page += "\n## How to repeat it\n\n";
+  std::string command = fmt::format("./fractus-verify --kernel {} --candidate {}", result.kernel, result.candidate);
+  for (const auto& [parameter, value] : result.settings) command += fmt::format(":{}={}", parameter, value);
+  command += fmt::format(" --seed {} --preset {}", result.seed, result.preset);
+  if (result.dtypes.size() == 1) command += fmt::format(" --dtype {}", result.dtypes[0]);
+  if (result.partial) command += fmt::format(" --only {}", fmt::join(result.only, ","));
+  if (!result.waived.empty()) command += fmt::format(" --waive {}", fmt::join(result.waived, ","));
+  page += fmt::format("`{}`\n\n| | |\n|---|---|\n| plan | `{}` |\n| contract | {} version {} |\n| started | {} |\n| seconds | {:.1f} |\n", command, result.plan_hash, result.kernel,
+                      result.contract_version, result.started, result.seconds);
+  for (const auto& [key, value] : result.machine) page += fmt::format("| {} | {} |\n", key, cell(value));
+  return page;
+}
+
+}  // namespace fractus

@@ -1,0 +1,88 @@
+// The result of a run: one object, of which every report is a view.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "properties/case.h"
+#include "properties/coverage.h"
+#include "properties/property.h"
+
+namespace fractus {
+
+// Exit statuses are these values.
+enum class Verdict { equivalent = 0, different = 1, undecided = 2, mistrusted = 3, failed = 4 };
+
+std::string_view name(Verdict verdict);  // "EQUIVALENT" ...
+
+struct Witness {
+  Case found;     // as the plan had it
+  Case smallest;  // after shrinking
+  int shrink_steps = 0;
+  std::string fixture;  // file that holds it; empty where it could not be written
+  std::string replay;   // the command line
+};
+
+struct PropertyResult {
+  std::string name;
+  std::string proves;
+  std::string verdict = "NOT RUN";  // PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT RUN
+  std::int64_t planned = 0, cases = 0;
+  std::int64_t elements = 0, undecidable = 0, choices_in_doubt = 0, bit_equal = 0;
+  std::map<std::string, double> worst_ratio;       // by "dtype tensor": error over tolerance
+  std::map<std::string, double> known_good_ratio;  // the same of the known-good forms
+  std::optional<Finding> finding;
+  std::optional<Witness> witness;
+  std::string reason;              // why it is UNDECIDED
+  std::map<std::string, std::int64_t> waived;  // findings let pass, by waiver
+  std::vector<std::string> notes;
+  double seconds = 0;
+
+  double worst() const;  // over all dtypes and tensors
+};
+
+// What became of one known-wrong variant.
+struct Kill {
+  std::string form;
+  std::string summary;
+  bool killed = false;
+  std::string property, kind, tensor;  // what caught it first
+  std::string where;                   // the case
+};
+
+struct Result {
+  Verdict verdict = Verdict::undecided;
+  std::vector<std::string> reasons;  // one sentence each
+  std::string kernel, candidate, summary;
+  std::map<std::string, std::int64_t> settings;
+  int contract_version = 1;
+  std::string plan_hash;
+  std::uint64_t seed = 0;
+  std::string preset;
+  std::vector<std::string> dtypes, only, waived;
+  bool partial = false;  // some properties were left out by the user
+  std::vector<PropertyResult> properties;
+  std::vector<Kill> kills;
+  bool power_measured = false;
+  std::vector<std::string> known_good;
+  Coverage coverage;
+  std::map<std::string, std::string> machine;
+  std::string candidate_output;  // tail of what its process printed
+  std::string started;           // UTC, ISO 8601
+  double seconds = 0;
+};
+
+nlohmann::json to_json(const Finding& finding);
+nlohmann::json to_json(const Result& result);
+
+// One page for a reviewer: the verdict in the first line, then what was proven and how to replay.
+std::string to_markdown(const Result& result);
+
+// For a terminal or a log; colour only where asked.
+std::string to_text(const Result& result, bool colour);
+
+}  // namespace fractus

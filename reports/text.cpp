@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "reports/result.h"
+
+namespace fractus {
+namespace {
+
+std::string paint(const std::string& text, const std::string& verdict, bool colour) {
+  if (!colour) return text;
+  const char* code = verdict == "PASSED" || verdict == "EQUIVALENT" ? "32" : verdict == "DIFFERENT" || verdict == "FAILED" ? "31" : "33";
+  return fmt::format("\033[1;{}m{}\033[0m", code, text);
+}
+
+std::string settings_text(const std::map<std::string, std::int64_t>& settings) {
+  std::string text;
+  for (const auto& [parameter, value] : settings) text += fmt::format(" {}={}", parameter, value);
+  return text;
+}
+
+std::string ratio_text(const PropertyResult& p) {
+  if (p.bit_equal > 0) return fmt::format("{} elements bit-equal", p.bit_equal);
+  if (p.worst_ratio.empty()) return p.notes.empty() || p.cases == 0 ? "" : p.notes.back();
+  return fmt::format("at most {:.3g} of the bound", p.worst());
+}
+
+std::string extras(const PropertyResult& p) {
+  std::string text;
+  if (p.choices_in_doubt > 0) text += fmt::format(", {} choices in doubt", p.choices_in_doubt);
+  if (p.undecidable > 0) text += fmt::format(", {:.2g} % undecidable", 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements));
+  for (const auto& [waiver, times] : p.waived) text += fmt::format(", {} waived {} times", waiver, times);
+  return text;
+}
+
+}  // namespace
+
+std::string_view name(Verdict verdict) {
+  static constexpr std::string_view names[] = {"EQUIVALENT", "DIFFERENT", "UNDECIDED", "MISTRUSTED", "FAILED"};
+  return names[static_cast<int>(verdict)];
+}
+
+double PropertyResult::worst() const {
+  double worst = 0;
+  for (const auto& [key, ratio] : worst_ratio) worst = std::max(worst, ratio);
+  return worst;
+}
+
+std::string to_text(const Result& result, bool colour) {
+  std::string text;
+  const auto line = [&text](const std::string& words) { text += words + "\n"; };
+  line(fmt::format("{} {}{}", result.kernel, result.candidate, settings_text(result.settings)));
+  line(fmt::format("plan {}  seed {}  preset {}  {}", result.plan_hash.substr(0, 16), result.seed, result.preset, fmt::join(result.dtypes, ", ")));
+  line("");
+  for (const PropertyResult& p : result.properties)
+    line(fmt::format("  {:<10} {} {:>5} cases  {}{}", p.name, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour), p.cases, ratio_text(p), extras(p)));
+  if (!result.kills.empty()) {
+    const auto killed = std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
+    const std::string verdict = !result.power_measured ? "NOT RUN" : killed == static_cast<std::ptrdiff_t>(result.kills.size()) ? "PASSED" : "MISTRUSTED";
+    line(fmt::format("  {:<10} {} {:>5} of {} known-wrong forms caught{}", "power", paint(fmt::format("{:<10}", verdict), verdict, colour), killed,
+                     result.kills.size(), result.power_measured ? "" : " when the run ended"));
+  }
+  line("");
+  for (const PropertyResult& p : result.properties) {
+    if (!p.witness) continue;
+    line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));
+    line(fmt::format("    {}", p.finding->text));
+    if (!p.witness->replay.empty()) line(fmt::format("    {}", p.witness->replay));
+    for (const std::string& note : p.notes)
+      if (p.witness->fixture.empty()) line(fmt::format("    {}", note));
+  }
+  const bool told = std::any_of(result.properties.begin(), result.properties.end(), [](const PropertyResult& p) { return p.witness.has_value(); });
+  if (!told)
+    for (const std::string& reason : result.reasons) line("  " + reason);
+  if (told && !result.candidate_output.empty() && result.verdict == Verdict::failed) {
+    line("  the candidate's process printed, last of all:");
+    line("    " + result.candidate_output.substr(result.candidate_output.size() - std::min<std::size_t>(result.candidate_output.size(), 500)));
+  }
+  std::string verdict = fmt::format("{}", name(result.verdict));
+  if (result.verdict == Verdict::equivalent && result.dtypes.size() == 1) verdict += fmt::format(" ({} only)", result.dtypes[0]);
+  if (!result.waived.empty()) verdict += fmt::format(" (waived: {})", fmt::join(result.waived, ", "));
+  line(fmt::format("{}  {} {}, {:.1f} s", paint(verdict, std::string(name(result.verdict)), colour), result.kernel, result.candidate, result.seconds));
+  return text;
+}
+
+}  // namespace fractus
