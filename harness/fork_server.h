@@ -10,8 +10,10 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "contracts/call.h"
+#include "harness/process.h"
 #include "harness/protocol.h"
 
 namespace fractus::process {
@@ -24,6 +26,7 @@ struct Server {
   pid_t pid = -1;  // -1 once it has been waited for
   std::string ending;
   std::mutex mutex;  // one question at a time
+  std::vector<FormInfo> forms;
 
   explicit Server(const std::filesystem::path& worker);  // throws std::runtime_error
   ~Server();

@@ -44,10 +44,22 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"gradients", list(plan.gradients)}};
 }
 
-const Contract& contract_of(const Call& call) {
+const FormInfo* find_form(const std::vector<FormInfo>& forms, std::string_view kernel, std::string_view name) {
+  const auto found = std::find_if(forms.begin(), forms.end(),
+                                  [&](const FormInfo& form) { return form.kernel == kernel && form.name == name; });
+  return found == forms.end() ? nullptr : &*found;
+}
+
+// What the worker would refuse is refused here, so that all it says later is the form's doing.
+RegionPlan checked_plan(const Child& child, const Call& call) {
   const Contract* contract = find_contract(call.kernel);
   if (contract == nullptr) throw std::invalid_argument(fmt::format("no kernel named '{}'", call.kernel));
-  return *contract;
+  const FormInfo* form = find_form(child.server->forms, call.kernel, call.form);
+  if (form == nullptr) throw std::invalid_argument(fmt::format("no form of {} named '{}'", call.kernel, call.form));
+  for (const auto& [setting, value] : call.settings)
+    if (!form->settings.contains(setting))
+      throw std::invalid_argument(fmt::format("{} has no setting '{}'", call.form, setting));
+  return plan_region(*contract, call);
 }
 
 Status status_from(const std::string& text) {
@@ -93,13 +105,17 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
 template <class Result, class Read>
 Result converse(Child& child, const Json& request, const Region& region, std::chrono::milliseconds limit, Read read) {
   Reply reply = child.exchange(request, std::array{region.memory.get()}, limit);
-  if (reply.status == Status::ok && reply.content.body.contains("error"))
-    throw std::runtime_error(reply.content.body["error"].dump());
+  const Json& body = reply.content.body;
   try {
-    if (reply.status == Status::ok) return read(reply.content.body);
+    if (reply.status == Status::ok && body.contains("error")) {
+      reply.message = body.at("error").get<std::string>();
+      if (!body.contains("out_of_memory")) throw std::runtime_error(reply.message);
+      reply.status = Status::out_of_memory;
+    }
+    if (reply.status == Status::ok) return read(body);
   } catch (const std::exception& error) {
     child.reap(0ms);
-    reply = {Status::crashed, fmt::format("its answer makes no sense: {}", error.what()), {}};
+    reply = {Status::crashed, fmt::format("its answer cannot be used: {}", error.what()), {}};
   }
   Result result;
   result.status = reply.status;
@@ -147,17 +163,15 @@ std::string Process::output_tail() {
 
 Workshop::Workshop() : Workshop(process::default_worker()) {}
 
-Workshop::Workshop(const std::filesystem::path& worker)
-    : server_(std::make_shared<process::Server>(worker)),
-      forms_(process::read_forms(server_->ask({{"op", "forms"}}).at("forms"))) {}
+Workshop::Workshop(const std::filesystem::path& worker) : server_(std::make_shared<process::Server>(worker)) {
+  server_->forms = process::read_forms(server_->ask({{"op", "forms"}}).at("forms"));
+}
 
-const std::vector<FormInfo>& Workshop::forms() const { return forms_; }
+const std::vector<FormInfo>& Workshop::forms() const { return server_->forms; }
 pid_t Workshop::pid() const { return server_->pid; }
 
 const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view name) const {
-  const auto found = std::find_if(forms_.begin(), forms_.end(),
-                                  [&](const FormInfo& form) { return form.kernel == kernel && form.name == name; });
-  return found == forms_.end() ? nullptr : &*found;
+  return process::find_form(forms(), kernel, name);
 }
 
 std::optional<std::int64_t> Workshop::extra_elements(const std::string& kernel, const std::string& form,
@@ -191,14 +205,14 @@ std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) con
 }
 
 Answer call(Process& process, const Call& call, std::chrono::milliseconds limit) {
-  const RegionPlan plan = plan_region(process::contract_of(call), call);
+  const RegionPlan plan = process::checked_plan(*process.child_, call);
   const Region region = fill_region(plan, call);
   return process::converse<Answer>(*process.child_, process::request_of("call", call, plan), region, limit,
                                    [&](const Json& body) { return process::read_answer(body, plan, region); });
 }
 
 Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit) {
-  const RegionPlan plan = plan_region(process::contract_of(call), call);
+  const RegionPlan plan = process::checked_plan(*process.child_, call);
   const Region region = fill_region(plan, call);
   Json request = process::request_of("measure", call, plan);
   request["warmup"] = warmup;

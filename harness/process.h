@@ -103,12 +103,12 @@ class Workshop {
 
  private:
   std::shared_ptr<process::Server> server_;
-  std::vector<FormInfo> forms_;
 };
 
 // Runs one call. A child that crashes or takes longer than `limit` is dead afterwards, and the answer says how.
-// Throws std::runtime_error where the process was dead before, std::invalid_argument where the call does not fit the
-// kernel's contract (a wrong number of tensors, an extent that differs) or its layout.
+// Throws std::runtime_error where the process was dead before or the fork server is gone, std::invalid_argument where
+// the call does not fit: an unknown kernel, form or setting, a wrong number of tensors, an extent that differs, values
+// that the layout cannot hold. Nothing that the form does leads to an exception.
 Answer call(Process& process, const Call& call, std::chrono::milliseconds limit);
 
 // Runs one call warmup + runs times and times the last `runs`. Memory is not poisoned and nothing is checked.

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 
 namespace fractus::protocol {
@@ -72,6 +73,7 @@ Descriptor::~Descriptor() {
 
 Mapping::Mapping(int fd, std::int64_t bytes) : bytes_(bytes) {
   void* data = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (data == MAP_FAILED && errno == ENOMEM) throw std::bad_alloc();
   if (data == MAP_FAILED) fail("cannot map shared memory");
   data_ = static_cast<std::byte*>(data);
 }

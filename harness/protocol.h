@@ -42,7 +42,7 @@ class Descriptor {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(int fd, std::int64_t bytes);  // throws std::runtime_error
+  Mapping(int fd, std::int64_t bytes);  // throws std::bad_alloc or std::runtime_error
   Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();

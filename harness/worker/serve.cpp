@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <new>
 
 #include "harness/worker/allocator.h"
 #include "harness/worker/run.h"
@@ -121,6 +122,8 @@ void serve(int socket) {
     Message answer;
     try {
       answer = answer_to(received.message);
+    } catch (const std::bad_alloc&) {
+      answer.body = {{"error", "no memory left for the call's tensors"}, {"out_of_memory", true}};
     } catch (...) {
       answer.body = {{"error", exception_text()}};
     }
