@@ -8,9 +8,8 @@
 #include <deque>
 
 #include "harness/attached.h"
-#include "harness/fixture.h"
+#include "harness/explain.h"
 #include "harness/machine.h"
-#include "properties/shrink.h"
 
 namespace fractus {
 namespace {
@@ -26,7 +25,6 @@ constexpr double quarantine_factor = 4;
 constexpr double most_undecidable = 0.25;
 // Known-good forms run the cases up to this size; beyond it the quadratic reference would cost more than all the rest.
 constexpr std::int64_t most_elements_for_all = 200'000;
-constexpr int shrink_patience = 400;
 constexpr int most_deaths = 3;  // of the candidate's process, after which the run stops
 
 std::int64_t size_of(const Problem& problem) {
@@ -118,37 +116,13 @@ class Run {
       ++record.waived[outcome.finding->waiver];
     } else if (outcome.finding) {
       record.finding = outcome.finding;
-      explain(property, c, record);
+      // A candidate that hangs or keeps dying would cost its whole time limit again and again.
+      if (record.finding->kind == "timed-out" || candidate_.deaths() >= most_deaths) stopped_ = true;
+      explain(driver_, property, c, candidate_, settings_.fixtures, record);
     } else {
       run_others(property, c, expectation, outcome, record);
     }
     record.seconds += seconds_since(start);
-  }
-
-  // Shrinks the failure, keeps it as a file, and writes down how to see it again.
-  void explain(const Property& property, const Case& c, PropertyResult& record) {
-    if (record.finding->kind == "timed-out" || candidate_.deaths() >= most_deaths) stopped_ = true;
-    Witness witness{.found = c, .smallest = c};
-    witness.smallest.settings = candidate_.subject().settings;  // so that a block may shrink with the sequence
-    if (record.finding->kind != "timed-out") {
-      const auto again = [&](const Case& smaller) -> std::optional<Finding> {
-        Expectation expectation(driver_, smaller, 2);
-        return property.check(expectation, candidate_.subject()).finding;
-      };
-      const Shrunk shrunk = shrink(driver_, witness.smallest, *record.finding, again, shrink_patience);
-      witness.smallest = shrunk.smallest;
-      witness.shrink_steps = shrunk.steps;
-      record.finding = shrunk.finding;
-    }
-    try {
-      const Fixture fixture{plan_.candidate, plan_.settings, witness.smallest, driver_.fill(witness.smallest),
-                            *record.finding};
-      witness.fixture = write_fixture(settings_.fixtures, fixture).string();
-      witness.replay = fmt::format("./fractus-verify replay {}", witness.fixture);
-    } catch (const std::runtime_error& error) {
-      record.notes.push_back(fmt::format("the witness could not be kept as a file: {}", error.what()));
-    }
-    record.witness = std::move(witness);
   }
 
   bool candidate_failed() const {

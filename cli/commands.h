@@ -1,0 +1,34 @@
+// The commands. Each returns an exit status, throws UsageError for what the user can mend, and anything else for a
+// failure of our own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace fractus::cli {
+
+inline constexpr int bad_usage = 64;
+inline constexpr int our_failure = 70;
+
+struct Options {
+  std::string kernel, candidate, preset = "live", dtype, only, waive, report, json, budget, file, folder, what;
+  std::uint64_t seed = 1;
+  std::int64_t cases = 0;
+};
+
+int verify(const Options& options);
+int list(const Options& options);
+int replay(const Options& options);
+int fuzz(const Options& options);
+int golden(const Options& options);
+
+// The checkout: FRACTUS_ROOT from the launcher, else the folder above the build's.
+std::filesystem::path root();
+
+bool is_terminal(int descriptor);
+
+// To a file, or to standard output for "-". Throws std::runtime_error; nothing half-written.
+void write_json(const std::string& file, const std::string& text);
+
+}  // namespace fractus::cli

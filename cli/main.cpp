@@ -1,0 +1,104 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fmt/format.h>
+
+#include "cli/bench.h"
+#include "cli/commands.h"
+#include "cli/usage.h"
+
+namespace {
+
+using fractus::cli::Options;
+
+constexpr const char* about = "Decides whether a rewritten kernel may replace the one that a training run uses now, and proves it.";
+constexpr const char* examples = R"(Examples:
+  ./fractus-verify --candidate chunked                        the verdict on a kernel, at the training run's shapes
+  ./fractus-verify --candidate chunked:block=16 --preset smoke --dtype float32
+  ./fractus-verify --candidate cumsum --report out --json out.json
+  ./fractus-verify list                                       kernels, forms and properties
+  ./fractus-verify replay fixtures/found/FILE.json            a failure again, with its worst element
+  ./fractus-verify fuzz --candidate chunked --budget 10m --seed 7
+  ./fractus-verify golden ../shared/golden                    against recorded tensors
+  ./fractus-verify bench attention
+
+Exit status: 0 EQUIVALENT, 1 DIFFERENT, 2 UNDECIDED, 3 MISTRUSTED, 4 FAILED, 64 bad usage, 70 a failure of our own.)";
+
+void add_candidate(CLI::App& app, Options& o) {
+  app.add_option("--candidate", o.candidate, "the form to judge: NAME, or NAME:parameter=value");
+  app.add_option("--kernel", o.kernel, "its kernel; needed only where two kernels have a form of that name");
+}
+
+void add_run(CLI::App& app, Options& o) {
+  app.add_option("--seed", o.seed, "everything random follows from it [1]")->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
+  app.add_option("--budget", o.budget, "time at most, such as 30s, 10m or 1h");
+  app.add_option("--dtype", o.dtype, "float32 or float64 alone; the verdict says so");
+  app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
+  app.add_option("--waive", o.waive, "contract clauses to let pass, separated by commas; recorded in the verdict");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{about};
+  app.name("fractus-verify");
+  app.footer(examples);
+  app.set_help_all_flag("--help-all", "help of every command");
+  Options o;
+  add_candidate(app, o);
+  add_run(app, o);
+  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes, a few seconds [live]")->check(CLI::IsMember({"live", "smoke"}));
+  app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
+  app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
+
+  CLI::App* list = app.add_subcommand("list", "kernels, forms and properties of this build");
+  list->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+
+  CLI::App* replay = app.add_subcommand("replay", "run a kept failure again: expected, radius, tolerance and got at its worst element");
+  replay->add_option("FILE", o.file, "a file of fixtures/found")->required();
+  replay->add_option("--candidate", o.candidate, "another form than the one it was found with");
+  replay->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+
+  CLI::App* fuzz = app.add_subcommand("fuzz", "random cases until the time is up or one fails");
+  add_candidate(*fuzz, o);
+  add_run(*fuzz, o);
+  fuzz->add_option("--cases", o.cases, "cases at most")->check(CLI::PositiveNumber);
+  fuzz->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+
+  CLI::App* golden = app.add_subcommand("golden", "oracle, references and candidates against recorded tensors");
+  golden->add_option("DIR", o.folder, "a folder with an index.json")->required();
+  golden->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+
+  CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention");
+  bench->add_option("WHAT", o.what, "oracle or attention")->required();
+  bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+  app.require_subcommand(0, 1);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    throw fractus::cli::UsageError(e.what());
+  }
+
+  if (*list) return fractus::cli::list(o);
+  if (*replay) return fractus::cli::replay(o);
+  if (*fuzz) return fractus::cli::fuzz(o);
+  if (*golden) return fractus::cli::golden(o);
+  if (*bench) return fractus::cli::bench(o);
+  return fractus::cli::verify(o);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const fractus::cli::UsageError& e) {
+    fmt::print(stderr, "fractus-verify: {}\nTry: ./fractus-verify --help\n", e.what());
+    return fractus::cli::bad_usage;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "fractus-verify: {}\n", e.what());
+    return fractus::cli::our_failure;
+  }
+}

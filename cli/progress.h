@@ -1,0 +1,40 @@
+// Progress on standard error: one line that is rewritten on a terminal, a line a property elsewhere.
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "cli/commands.h"
+#include "harness/judge.h"
+
+namespace fractus::cli {
+
+class ProgressLine {
+ public:
+  void operator()(const Progress& p) {
+    if (terminal_) {
+      if (p.seconds - shown_at_ < 0.1) return;
+      shown_at_ = p.seconds;
+      fmt::print(stderr, "\r\033[K{:3.0f} %  {}  {} of {} cases, {:.0f} s", 100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total, p.seconds);
+      std::fflush(stderr);
+    } else if (p.property != property_) {
+      property_ = p.property;
+      fmt::print(stderr, "{}: from case {} of {}, {:.1f} s\n", p.property, p.done + 1, p.total, p.seconds);
+    }
+  }
+
+  void clear() {
+    if (!terminal_) return;
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+
+ private:
+  bool terminal_ = is_terminal(STDERR_FILENO);
+  double shown_at_ = 0;
+  std::string property_;
+};
+
+}  // namespace fractus::cli

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/usage.h"
+#include "harness/attached.h"
+#include "harness/fixture.h"
+#include "reports/result.h"
+
+namespace fractus::cli {
+
+int replay(const Options& options) {
+  Fixture fixture;
+  try {
+    fixture = read_fixture(options.file);
+  } catch (const std::runtime_error& e) {
+    throw UsageError(e.what());
+  }
+  const Workshop workshop;
+  const bool other = !options.candidate.empty();
+  const Chosen chosen = choose(workshop, fixture.c.kernel, other ? options.candidate : fixture.candidate);
+  Attached candidate(workshop, chosen.form, other ? chosen.settings : fixture.settings);
+  const Property& property = *find_property(fixture.c.property);
+
+  std::optional<Finding> finding;
+  try {
+    Expectation expectation(*chosen.driver, fixture.c, fixture.problem ? *fixture.problem : chosen.driver->fill(fixture.c), 2);
+    finding = property.check(expectation, candidate.subject()).finding;
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(fmt::format("'{}' is not a usable fixture: in 'case': {}", options.file, e.what()));
+  }
+
+  const Verdict verdict = !finding ? Verdict::equivalent : finding->broken ? Verdict::failed : Verdict::different;
+  std::string text = fmt::format("{} {}\n  {}\n", fixture.c.kernel, chosen.form.name, label(fixture.c));
+  if (finding) {
+    text += fmt::format("  {}\n", finding->text);
+    if (!finding->index.empty())
+      text += fmt::format("  at        {}{}\n  expected  {:.17g}\n  radius    {:.3g}\n  tolerance {:.3g}\n  got       {:.17g}\n", finding->tensor,
+                          to_string(finding->index), finding->expected, finding->radius, finding->tolerance, finding->got);
+  } else {
+    text += "  it passes now: nothing differs beyond the certified bound\n";
+  }
+  text += fmt::format("{}\n", finding ? (finding->broken ? "FAILED" : "DIFFERENT") : "PASSED");
+  if (options.json != "-") fmt::print("{}", text);
+  if (!options.json.empty()) {
+    nlohmann::json json{{"verdict", finding ? std::string(name(verdict)) : "PASSED"}, {"case", fixture.c}, {"candidate", chosen.form.name}};
+    if (finding) json["finding"] = to_json(*finding);
+    write_json(options.json, json.dump(1) + "\n");
+  }
+  return static_cast<int>(verdict);
+}
+
+}  // namespace fractus::cli

@@ -1,0 +1,138 @@
+#include "cli/usage.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+
+#include "properties/property.h"
+
+namespace fractus::cli {
+namespace {
+
+// Levenshtein's distance, one row at a time.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Driver* driver : drivers()) names.push_back(driver->contract->kernel);
+  return names;
+}
+
+std::map<std::string, std::int64_t> settings_from(const std::string& text, const FormInfo& form) {
+  std::map<std::string, std::int64_t> settings;
+  for (const std::string& part : split(text)) {
+    const auto equals = part.find('=');
+    const std::string parameter = part.substr(0, equals);
+    std::vector<std::string> known;
+    for (const auto& [name, value] : form.settings) known.push_back(name);
+    if (!form.settings.contains(parameter)) unknown(fmt::format("parameter of {}", form.name), parameter, known);
+    std::int64_t value = 0;
+    const char* first = equals == std::string::npos ? nullptr : part.data() + equals + 1;
+    const char* last = part.data() + part.size();
+    if (first == nullptr || std::from_chars(first, last, value).ptr != last || first == last || value < 1)
+      throw UsageError(fmt::format("{}: wanted {}=N with N a whole number of 1 or more, got '{}'", form.name, parameter, part));
+    settings[parameter] = value;
+  }
+  return settings;
+}
+
+}  // namespace
+
+std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& known) {
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const std::string& name : known) {
+    const bool part = !wanted.empty() && (name.find(wanted) != std::string::npos || wanted.find(name) != std::string::npos);
+    const std::size_t edits = part ? 1 : distance(wanted, name);
+    if (edits <= std::max<std::size_t>(2, std::max(wanted.size(), name.size()) / 2)) ranked.emplace_back(edits, name);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [edits, name] : ranked)
+    if (names.size() < 3) names.push_back(name);
+  return names;
+}
+
+void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known) {
+  const auto close = nearest(wanted, known);
+  throw UsageError(fmt::format("unknown {} '{}'; {}", what, wanted,
+                               close.empty() ? known.empty() ? "there is none" : fmt::format("there are: {}", fmt::join(known, ", "))
+                                             : fmt::format("did you mean {}?", fmt::join(close, ", or "))));
+}
+
+std::chrono::duration<double> duration_from(const std::string& text) {
+  static const std::map<std::string, double> units{{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+  double amount = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), amount);
+  const auto unit = units.find(std::string(end, text.data() + text.size()));
+  if (error != std::errc() || unit == units.end() || !(amount > 0) || !(amount < 1e7))
+    throw UsageError(fmt::format("--budget: wanted a time such as 30s, 10m or 1h, got '{}'", text));
+  return std::chrono::duration<double>(amount * unit->second);
+}
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t start = 0; start <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', start), list.size());
+    if (comma > start) words.push_back(list.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return words;
+}
+
+Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate) {
+  if (!kernel.empty() && find_driver(kernel) == nullptr) unknown("kernel", kernel, kernel_names());
+  const auto colon = candidate.find(':');
+  const std::string name = candidate.substr(0, colon);
+
+  std::vector<const FormInfo*> matches;
+  std::vector<std::string> known;
+  std::set<std::string> kernels;
+  for (const FormInfo& form : workshop.forms()) {
+    if (!kernel.empty() && form.kernel != kernel) continue;
+    known.push_back(form.name);
+    if (form.name == name) matches.push_back(&form), kernels.insert(form.kernel);
+  }
+  if (matches.empty()) unknown("candidate", name, known);
+  if (kernels.size() > 1) throw UsageError(fmt::format("candidate '{}' exists for {}; say which with --kernel", name, fmt::join(kernels, ", ")));
+  const FormInfo& form = *matches.front();
+  Chosen chosen{find_driver(form.kernel), form, {}};
+  if (colon != std::string::npos) chosen.settings = settings_from(candidate.substr(colon + 1), form);
+  return chosen;
+}
+
+void require_properties(const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const Property& property : properties()) known.push_back(property.name);
+  known.emplace_back("power");
+  for (const std::string& name : names)
+    if (!contains(known, name)) unknown("property", name, known);
+}
+
+void require_waivers(const std::vector<std::string>& names, const Contract& contract) {
+  for (const std::string& name : names)
+    if (!contains(contract.waivers, name)) unknown(fmt::format("waiver of {}", contract.kernel), name, contract.waivers);
+}
+
+std::vector<DType> dtypes_from(const std::string& text) {
+  if (text.empty()) return {DType::float32, DType::float64};
+  if (text != "float32" && text != "float64") unknown("dtype", text, {"float32", "float64"});
+  return {dtype_from(text)};
+}
+
+}  // namespace fractus::cli

@@ -1,0 +1,46 @@
+// Asking for what there is: errors that name the nearest thing instead.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/process.h"
+#include "properties/driver.h"
+
+namespace fractus::cli {
+
+// Exit status 64.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Known names by edit distance, nearest first; at most three, and none that shares next to nothing.
+std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& known);
+
+// "unknown candidate 'chuncked'; did you mean chunked? ..." as a UsageError.
+[[noreturn]] void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known);
+
+// "30s", "10m", "1h", "500ms", "90" (seconds). Throws UsageError.
+std::chrono::duration<double> duration_from(const std::string& text);
+
+std::vector<std::string> split(const std::string& list);  // at commas
+
+// A form named on the command line: "chunked" or "chunked:block=16".
+struct Chosen {
+  const Driver* driver = nullptr;
+  FormInfo form;
+  std::map<std::string, std::int64_t> settings;
+};
+
+// `kernel` may be empty where one kernel alone has such a form.
+Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate);
+
+// Throws UsageError unless each is a property ("power" included), or a waiver of the kernel.
+void require_properties(const std::vector<std::string>& names);
+void require_waivers(const std::vector<std::string>& names, const Contract& contract);
+std::vector<DType> dtypes_from(const std::string& text);  // empty: both
+
+}  // namespace fractus::cli

@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/usage.h"
+#include "harness/judge.h"
+#include "reports/files.h"
+
+namespace fractus::cli {
+namespace {
+
+// A report that cannot be written costs a line, never the verdict, which has been printed by then.
+void try_to_write(const std::string& what, const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "fractus-verify: {} was not written: {}. The verdict above stands.\n", what, e.what());
+  }
+}
+
+void write_report(const std::filesystem::path& folder, const Result& result) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw std::runtime_error(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
+  write_whole(folder / "report.md", to_markdown(result));
+  write_whole(folder / "report.json", to_json(result).dump(1) + "\n");
+}
+
+}  // namespace
+
+int verify(const Options& options) {
+  if (options.candidate.empty())
+    throw UsageError("no candidate: name one with --candidate, for instance --candidate chunked; './fractus-verify list' shows them");
+  const std::vector<std::string> only = split(options.only), waived = split(options.waive);
+  require_properties(only);
+  const auto dtypes = dtypes_from(options.dtype);
+  JudgeSettings settings;
+  if (!options.budget.empty()) settings.budget = duration_from(options.budget);
+
+  const Workshop workshop;
+  const Chosen chosen = choose(workshop, options.kernel, options.candidate);
+  require_waivers(waived, *chosen.driver->contract);
+
+  const Plan plan = make_plan({.driver = chosen.driver,
+                               .candidate = chosen.form,
+                               .settings = chosen.settings,
+                               .preset = options.preset,
+                               .seed = options.seed,
+                               .dtypes = dtypes,
+                               .only = only},
+                              workshop.forms());
+  fmt::print(stderr, "plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size());
+
+  ProgressLine progress;
+  settings.waived = waived;
+  settings.partial = !only.empty();
+  settings.fixtures = root() / "fixtures" / "found";
+  settings.progress = [&progress](const Progress& p) { progress(p); };
+  const Result result = judge(workshop, *chosen.driver, plan, settings);
+  progress.clear();
+
+  const bool json_on_stdout = options.json == "-";
+  fmt::print(json_on_stdout ? stderr : stdout, "{}", to_text(result, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO)));
+  std::fflush(stdout);
+  const std::filesystem::path folder =
+      options.report.empty() ? root() / "build" / "report" / fmt::format("{}-{}", result.kernel, result.candidate) : std::filesystem::path(options.report);
+  try_to_write("the report", [&] {
+    write_report(folder, result);
+    fmt::print(stderr, "report: {}\n", (folder / "report.md").string());
+  });
+  if (!options.json.empty()) try_to_write("the JSON result", [&] { write_json(options.json, to_json(result).dump(1) + "\n"); });
+  return static_cast<int>(result.verdict);
+}
+
+}  // namespace fractus::cli

@@ -1,0 +1,46 @@
+#include "harness/explain.h"
+
+#include <fmt/format.h>
+
+#include "harness/fixture.h"
+#include "properties/shrink.h"
+
+namespace fractus {
+namespace {
+
+constexpr int patience = 400;  // checks; a small case takes a millisecond or a few
+
+// A file inside the folder that the command is given from reads better by its relative name.
+std::string shown(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto relative = std::filesystem::relative(file, std::filesystem::current_path(error), error);
+  return error || relative.empty() || *relative.begin() == ".." ? file.string() : relative.string();
+}
+
+}  // namespace
+
+void explain(const Driver& driver, const Property& property, const Case& c, Attached& candidate, const std::filesystem::path& fixtures, PropertyResult& record) {
+  Witness witness{.found = c, .smallest = c};
+  const auto settings = candidate.subject().settings;
+  if (record.finding->kind != "timed-out") {  // each attempt would cost the whole time limit
+    witness.smallest.settings = settings;     // so that a block may shrink with the sequence
+    const auto finding_of = [&](const Case& smaller) {
+      Expectation expectation(driver, smaller, 1);
+      return property.check(expectation, candidate.subject()).finding;
+    };
+    const Shrunk shrunk = shrink(driver, witness.smallest, *record.finding, finding_of, patience);
+    witness.smallest = shrunk.smallest;
+    witness.shrink_steps = shrunk.steps;
+    record.finding = shrunk.finding;
+  }
+  try {
+    const Fixture fixture{candidate.form().name, settings, witness.smallest, driver.fill(witness.smallest), *record.finding};
+    witness.fixture = shown(write_fixture(fixtures, fixture));
+    witness.replay = fmt::format("./fractus-verify replay '{}'", witness.fixture);
+  } catch (const std::runtime_error& error) {
+    record.notes.push_back(fmt::format("the witness could not be kept as a file: {}", error.what()));
+  }
+  record.witness = std::move(witness);
+}
+
+}  // namespace fractus
