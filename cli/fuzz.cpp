@@ -81,7 +81,7 @@ int fuzz(const Options& options) {
   settings.progress = [&](std::int64_t cases, double seconds) {
     if (seconds - shown_at < (terminal ? 0.2 : 30)) return;
     shown_at = seconds;
-    fmt::print(stderr, terminal ? "\r\033[K{} cases, {:.0f} s" : "{} cases, {:.0f} s\n", cases, seconds);
+    fmt::print(stderr, "{}{} cases, {:.0f} s{}", terminal ? "\r\033[K" : "", cases, seconds, terminal ? "" : "\n");
     std::fflush(stderr);
   };
   FuzzResult result;

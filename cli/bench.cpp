@@ -1,0 +1,2 @@
+#include "cli/bench.h"
+namespace fractus::cli { int bench(const Options&) { return our_failure; } }
