@@ -173,17 +173,23 @@ Expected expected_in(const Question& question) {
   return result;
 }
 
-void require_exact(const Row<Lattice>& row, int bits, bool& exact, double& fullness) {
-  for (std::size_t c = 0; c < row.size(); ++c) {
-    const Lattice number = row.get(c);
-    exact = exact && is_exact(number, bits);
-    if (number.m > 0) fullness = std::max(fullness, std::ldexp(number.m, -bits - number.grid));
-  }
-}
+// A tensor's exact values while all of it so far is exact; absent from the first number on that some order may round.
+struct Collector {
+  int bits;
+  double& fullness;
 
-void require_exact(const Matrix<Lattice>& matrix, int bits, bool& exact, double& fullness) {
-  for (const Row<Lattice>& row : matrix) require_exact(row, bits, exact, fullness);
-}
+  void operator()(const Row<Lattice>& row, std::optional<std::vector<double>>& values) const {
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const Lattice number = row.get(c);
+      if (number.m > 0) fullness = std::max(fullness, std::ldexp(number.m, -bits - number.grid));
+      if (!is_exact(number, bits)) values.reset();
+      else if (values) values->push_back(number.v);
+    }
+  }
+  void operator()(const Matrix<Lattice>& matrix, std::optional<std::vector<double>>& values) const {
+    for (const Row<Lattice>& row : matrix) (*this)(row, values);
+  }
+};
 
 }  // namespace
 
@@ -196,25 +202,23 @@ Exactness exactness(const Question& question, const std::vector<int>& units, con
   for (const std::vector<int>* list : {&units, &cotangent_units})
     for (int unit : *list) leaves.emplace_back([unit](double x) { return Lattice::input(x, unit); });
 
-  const int bits = significand_bits(question.dtype);
-  const bool backward = any(question.cotangents);
-  bool y = true, S = true, z = true;
-  bool dq = true, dk = true, dv = true, dS0 = true, dz0 = true;
   Exactness result;
+  result.outputs.assign(3, std::vector<double>());
+  const bool backward = any(question.cotangents);
+  if (backward) result.gradients.assign(5, std::vector<double>());
+  const Collector collect{significand_bits(question.dtype), result.fullness};
   for (std::size_t g = 0; g < extents_of(question).G; ++g) {
     const Result<Lattice> group = evaluate_group<Lattice>(question, g, leaves, {});
-    require_exact(group.outputs.y, bits, y, result.fullness);
-    require_exact(group.outputs.S, bits, S, result.fullness);
-    require_exact(group.outputs.z, bits, z, result.fullness);
+    collect(group.outputs.y, result.outputs[0]);
+    collect(group.outputs.S, result.outputs[1]);
+    collect(group.outputs.z, result.outputs[2]);
     if (!backward) continue;
-    require_exact(group.gradients->q, bits, dq, result.fullness);
-    require_exact(group.gradients->k, bits, dk, result.fullness);
-    require_exact(group.gradients->v, bits, dv, result.fullness);
-    require_exact(group.gradients->S0, bits, dS0, result.fullness);
-    require_exact(group.gradients->z0, bits, dz0, result.fullness);
+    collect(group.gradients->q, result.gradients[0]);
+    collect(group.gradients->k, result.gradients[1]);
+    collect(group.gradients->v, result.gradients[2]);
+    collect(group.gradients->S0, result.gradients[3]);
+    collect(group.gradients->z0, result.gradients[4]);
   }
-  result.outputs = {y, S, z};
-  if (backward) result.gradients = {dq, dk, dv, dS0, dz0};
   return result;
 }
 

@@ -21,12 +21,13 @@ struct Question {
 // Time: about 3 ms a group and core at T 128, D 64 in float32, gradients included.
 Expected expected(const Question& question);
 
-// Which tensors every correct order of evaluation computes without rounding, given that input i is a multiple of
-// 2^units[i] and cotangent j of 2^cotangent_units[j]: those may be compared bit for bit with `expected`.
+// Which tensors every correct order of evaluation computes without rounding, and their values: input i is a multiple of
+// 2^units[i] and cotangent j of 2^cotangent_units[j]. Those may be compared bit for bit. The values are the lattice's
+// own, in which the contract's epsilon has vanished as it does in the kernel's arithmetic.
 struct Exactness {
-  std::vector<bool> outputs;    // y, S, z
-  std::vector<bool> gradients;  // q, k, v, S0, z0; empty without cotangents
-  double fullness = 0;          // the largest |intermediate| in units of its grid, over 2^significand_bits
+  std::vector<std::optional<std::vector<double>>> outputs;    // y, S, z; absent where some order may round
+  std::vector<std::optional<std::vector<double>>> gradients;  // q, k, v, S0, z0; empty without cotangents
+  double fullness = 0;  // the largest |intermediate| in units of its grid, over 2^significand_bits
 };
 Exactness exactness(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units);
 

@@ -152,19 +152,22 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
 void demand_exact(Expectation& expectation, const Answer& answer, Outcome& outcome) {
   const auto expected = expectation.expected(answer.outputs);
   const Exactness& exactness = expectation.exactness();
-  const auto demand = [&](const oracle::ExpectedTensor& tensor, const Array& array) {
-    for (std::size_t i = 0; i < tensor.value.size(); ++i) {
-      if (same_bits(tensor.value[i], array.values[i])) {
+  const auto demand = [&](const std::vector<double>& exact, const oracle::ExpectedTensor& tensor, const Array& array) {
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      if (same_bits(exact[i], array.values[i])) {
         ++outcome.bit_equal;
       } else if (!outcome.finding) {
         outcome.finding = element_finding("bits", tensor, expected->radius_per_tolerance, i, array.values[i]);
+        outcome.finding->expected = exact[i];
+        outcome.finding->tolerance = outcome.finding->radius = 0;
       }
     }
   };
   for (std::size_t i = 0; i < expected->outputs.size(); ++i)
-    if (exactness.outputs[i]) demand(expected->outputs[i], answer.outputs[i]);
+    if (exactness.outputs[i]) demand(*exactness.outputs[i], expected->outputs[i], answer.outputs[i]);
   for (std::size_t i = 0; i < exactness.gradients.size(); ++i)
-    if (exactness.gradients[i] && i < answer.gradients.size() && answer.gradients[i]) demand(*expected->gradients[i], *answer.gradients[i]);
+    if (exactness.gradients[i] && i < answer.gradients.size() && answer.gradients[i])
+      demand(*exactness.gradients[i], *expected->gradients[i], *answer.gradients[i]);
 }
 
 std::optional<Finding> differ(const Answer& first, const Answer& second, const std::string& what) {

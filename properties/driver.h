@@ -23,9 +23,9 @@ struct Problem {
   std::vector<int> units, cotangent_units;
 };
 
-// Which tensors every correct order computes without rounding.
+// The values of those tensors that every correct order computes without rounding.
 struct Exactness {
-  std::vector<bool> outputs, gradients;
+  std::vector<std::optional<std::vector<double>>> outputs, gradients;
   double fullness = 0;  // largest intermediate over what the significand holds
 };
 

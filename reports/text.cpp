@@ -26,12 +26,13 @@ std::string ratio_text(const PropertyResult& p) {
   return fmt::format("at most {:.3g} of the bound", p.worst());
 }
 
-std::string extras(const PropertyResult& p) {
-  std::string text;
-  if (p.choices_in_doubt > 0) text += fmt::format(", {} choices in doubt", p.choices_in_doubt);
-  if (p.undecidable > 0) text += fmt::format(", {:.2g} % undecidable", 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements));
-  for (const auto& [waiver, times] : p.waived) text += fmt::format(", {} waived {} times", waiver, times);
-  return text;
+std::string facts_of(const PropertyResult& p) {
+  std::vector<std::string> facts;
+  if (const std::string ratio = ratio_text(p); !ratio.empty()) facts.push_back(ratio);
+  if (p.choices_in_doubt > 0) facts.push_back(fmt::format("{} choices in doubt", p.choices_in_doubt));
+  if (p.undecidable > 0) facts.push_back(fmt::format("{:.2g} % undecidable", 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements)));
+  for (const auto& [waiver, times] : p.waived) facts.push_back(fmt::format("{} waived {} times", waiver, times));
+  return fmt::format("{}", fmt::join(facts, ", "));
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ std::string to_text(const Result& result, bool colour) {
   line(fmt::format("plan {}  seed {}  preset {}  {}", result.plan_hash.substr(0, 16), result.seed, result.preset, fmt::join(result.dtypes, ", ")));
   line("");
   for (const PropertyResult& p : result.properties)
-    line(fmt::format("  {:<10} {} {:>5} cases  {}{}", p.name, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour), p.cases, ratio_text(p), extras(p)));
+    line(fmt::format("  {:<10} {} {:>5} cases  {}", p.name, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour), p.cases, facts_of(p)));
   if (!result.kills.empty()) {
     const auto killed = std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
     const std::string verdict = !result.power_measured ? "NOT RUN" : killed == static_cast<std::ptrdiff_t>(result.kills.size()) ? "PASSED" : "MISTRUSTED";
