@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <future>
 
 #include "harness/attached.h"
 #include "harness/explain.h"
@@ -24,7 +25,7 @@ constexpr double quarantine_factor = 4;
 // Above this share of elements without a bound a property has not been tried in earnest.
 constexpr double most_undecidable = 0.25;
 // Known-good forms run the cases up to this size; beyond it the quadratic reference would cost more than all the rest.
-constexpr std::int64_t most_elements_for_all = 200'000;
+constexpr std::int64_t most_elements_for_all = 20'000;
 constexpr int most_deaths = 3;  // of the candidate's process, after which the run stops
 
 std::int64_t size_of(const Problem& problem) {
@@ -84,6 +85,7 @@ class Run {
       }
       run_case(plan_.cases[i]);
     }
+    join_others();
     conclude();
     return std::move(result_);
   }
@@ -103,8 +105,8 @@ class Run {
     if (record.finding) return;  // one witness a property is enough; the others are still to be tried
     const Clock::time_point start = Clock::now();
     const Property& property = *find_property(c.property);
-    Expectation expectation(driver_, c, 2);
-    const Outcome outcome = property.check(expectation, candidate_.subject());
+    const auto expectation = std::make_shared<Expectation>(driver_, c, 2);
+    const Outcome outcome = property.check(*expectation, candidate_.subject());
     ++record.cases;
     record.elements += outcome.elements;
     record.undecidable += outcome.undecidable;
@@ -120,7 +122,11 @@ class Run {
       if (record.finding->kind == "timed-out" || candidate_.deaths() >= most_deaths) stopped_ = true;
       explain(driver_, property, c, candidate_, settings_.fixtures, record);
     } else {
-      run_others(property, c, expectation, outcome, record);
+      const bool all = property.compared_with_known_good && size_of(expectation->problem()) <= most_elements_for_all;
+      add_ratios(all ? record.worst_ratio : beyond_known_good_[c.property], c.dtype, outcome);
+      // The others take this case while the candidate takes the next: one core each. They keep the plan's order.
+      join_others();
+      if (!candidate_failed()) others_ = std::async(std::launch::async, [this, &property, expectation, all] { return run_others(property, *expectation, all); });
     }
     record.seconds += seconds_since(start);
   }
@@ -130,34 +136,41 @@ class Run {
                        [](const PropertyResult& r) { return r.finding.has_value(); });
   }
 
-  void run_others(const Property& property, const Case& c, Expectation& expectation, const Outcome& outcome,
-                  PropertyResult& record) {
-    if (property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all) {
+  // What the known-good forms showed on one case. The kills are kept in wrong_, which no one else touches meanwhile.
+  struct Others {
+    std::string property;
+    std::map<std::string, double> known_good_ratio;
+    std::vector<std::string> complaints;
+  };
+
+  // `expectation` has been evaluated for the candidate, so that it is only read here.
+  Others run_others(const Property& property, Expectation& expectation, bool known_good) {
+    const Case& c = expectation.of();
+    Others others{.property = c.property};
+    if (known_good)
       for (Attached& form : good_) {
         const Outcome its = property.check(expectation, form.subject());
-        if (its.finding) {
-          // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
-          result_.reasons.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name,
-                                                c.property, its.finding->text, label(c)));
-          distrusted_ = true;
-          continue;
-        }
-        add_ratios(record.known_good_ratio, c.dtype, its);
+        if (its.finding) others.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name, c.property, its.finding->text, label(c)));
+        else add_ratios(others.known_good_ratio, c.dtype, its);
       }
-      add_ratios(record.worst_ratio, c.dtype, outcome);
-    } else {
-      add_ratios(beyond_known_good_[c.property], c.dtype, outcome);
-    }
-    // A candidate that has already failed gains nothing from a measured power.
-    if (candidate_failed()) return;
     for (Wrong& wrong : wrong_) {
       if (wrong.kill.killed) continue;
       const Outcome its = property.check(expectation, wrong.form.subject());
-      if (its.finding) {
-        wrong.kill = {wrong.kill.form,   wrong.kill.summary,  true,    c.property,
-                      its.finding->kind, its.finding->tensor, label(c)};
-      }
+      if (its.finding) wrong.kill = {wrong.kill.form, wrong.kill.summary, true, c.property, its.finding->kind, its.finding->tensor, label(c)};
     }
+    return others;
+  }
+
+  void join_others() {
+    if (!others_.valid()) return;
+    const Others others = others_.get();
+    for (const auto& [tensor, ratio] : others.known_good_ratio) {
+      double& worst = of(others.property).known_good_ratio[tensor];
+      worst = std::max(worst, ratio);
+    }
+    // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
+    distrusted_ = distrusted_ || !others.complaints.empty();
+    result_.reasons.insert(result_.reasons.end(), others.complaints.begin(), others.complaints.end());
   }
 
   void conclude() {
@@ -270,6 +283,7 @@ class Run {
   Result result_;
   std::map<std::string, std::map<std::string, double>>
       beyond_known_good_;  // by property: ratios of cases too large for all
+  std::future<Others> others_;
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
 };

@@ -167,8 +167,7 @@ Property carry_property() {
           .applies = [](const Driver& driver) { return !driver.carry.empty(); },
           .plan = plan,
           .random = random,
-          .check = check,
-          .compared_with_known_good = true};
+          .check = check};
 }
 
 }  // namespace fractus
