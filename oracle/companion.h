@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <boost/multiprecision/float128.hpp>
 #include <cmath>
+#include <cstdlib>
 
 #include "contracts/dtype.h"
 #include "oracle/number.h"
@@ -100,10 +101,11 @@ template <DType judged>
 struct Denominator {
   Base<judged> v;
   double error;
-  double lower;  // |v| - error, rounded down; not positive where the sign itself is in doubt
+  double lower;  // |den| - error, rounded down; not positive where the sign itself is in doubt
 
+  // 2^-20 of the error is far more than v itself may be off (its radius, 2^-28 of it) and than m and e may be, as sums.
   explicit Denominator(const Companion<judged>& den)
-      : v(den.v), error(oracle::error(den)), lower((magnitude(den.v) - error) * (1 - 0x1p-50)) {}
+      : v(den.v), error(oracle::error(den)), lower((magnitude(den.v) - error * (1 + 0x1p-20)) * (1 - 0x1p-50)) {}
   bool bounded() const { return lower > 0; }
 };
 
@@ -124,6 +126,17 @@ template <DType judged>
 Companion<judged> operator/(const Companion<judged>& a, const Companion<judged>& b) {
   return a / Denominator<judged>(b);
 }
+
+// The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded once.
+template <DType judged>
+struct PowerOfTen<Companion<judged>> {
+  static Companion<judged> of(int exponent) {
+    Base<judged> power = 1;  // exact up to 10^22 in double and 10^48 in float128
+    for (int i = 0; i < std::abs(exponent); ++i) power *= 10;
+    const Base<judged> v = exponent < 0 ? Base<judged>(1 / power) : power;
+    return {v, magnitude(v), 1, 0, magnitude(v)};
+  }
+};
 
 // The threshold is rounded to the judged type by the kernel, which moves it by at most u relative.
 template <DType judged>

@@ -15,7 +15,8 @@ Gradients<R> by_hand(const Inputs<R>& inputs, const Cotangents<R>& cotangents) {
 
 template <class R>
 Gradients<R> by_tape(const Inputs<R>& inputs, const Cotangents<R>& cotangents) {
-  return taped_gradients<R>(inputs, cotangents, [](const Inputs<Taped<R>>& in) { return evaluate<Taped<R>>(in, nullptr, {}).outputs; });
+  return taped_gradients<R>(inputs, cotangents,
+                            [](const Inputs<Taped<R>>& in) { return evaluate<Taped<R>>(in, nullptr, {}).outputs; });
 }
 
 // Protects: every gradient that the tool expects of a candidate. Degree 9 or less in each step: a wrong adjoint would
@@ -27,7 +28,8 @@ TEST(Adjoint, EqualsTheTapeOverTheField) {
   }));
 }
 
-// Small fractions, so that a cut row (den = 0) is among them: the field knows none. Both sides of the cut's constant too.
+// Small fractions, so that a cut row (den = 0) is among them: the field knows none. Both sides of the cut's constant
+// too.
 Rational small_fraction(Values& values) {
   const auto numerator = static_cast<int>(values.uniform(-3, 4)), denominator = static_cast<int>(values.uniform(1, 4));
   return Rational(numerator, denominator) * (values.chance(0.1) ? power_of_ten<Rational>(-10) : Rational(1));
@@ -41,7 +43,8 @@ TEST(Adjoint, EqualsTheTapeOverFractions) {
     Values values(draw.seed);
     const auto [inputs, cotangents] = point<Rational>(draw, [&] { return small_fraction(values); });
     RC_ASSERT(same(by_hand(inputs, cotangents), by_tape(inputs, cotangents)));
-    for (const Row<Rational>& y : evaluate<Rational>(inputs, nullptr, {}).outputs.y) cut_rows += same(y, Row<Rational>(y.size()));
+    for (const Row<Rational>& y : evaluate<Rational>(inputs, nullptr, {}).outputs.y)
+      cut_rows += same(y, Row<Rational>(y.size()));
   }));
   EXPECT_GT(cut_rows, 20);
 }

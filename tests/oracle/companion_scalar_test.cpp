@@ -26,8 +26,10 @@ constexpr double own_rounding = 1 + 0x1p-30;
 
 template <DType judged>
 Float50 exactly(const Companion<judged>& x) {
-  if constexpr (judged == DType::float32) return Float50(x.v);
-  else return Float50(static_cast<double>(x.v)) + Float50(static_cast<double>(x.v - static_cast<double>(x.v)));
+  if constexpr (judged == DType::float32)
+    return Float50(x.v);
+  else
+    return Float50(static_cast<double>(x.v)) + Float50(static_cast<double>(x.v - static_cast<double>(x.v)));
 }
 
 template <DType judged>
@@ -35,7 +37,8 @@ std::string wrong_with(const Triple<judged>& x) {
   const Companion<judged>& c = x.companion;
   const double bound = error(c) * own_rounding;
   const auto missed = static_cast<double>(abs(Float50(Float50(x.computed) - x.truth)));
-  if (!(missed <= bound)) return fmt::format("computed is off by {}, error() is {} (n {} m {} e {})", missed, bound, c.n, c.m, c.e);
+  if (!(missed <= bound))
+    return fmt::format("computed is off by {}, error() is {} (n {} m {} e {})", missed, bound, c.n, c.m, c.e);
   // As expected() has it, and what splitting a float128 into two doubles costs here.
   const double radius = bound * 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
   const double split = judged == DType::float64 ? std::fabs(static_cast<double>(c.v)) * 0x1p-106 : 0;
@@ -52,7 +55,9 @@ std::string wrong_branch(const Triple<judged>& x) {
   if (std::abs(exponent) > 20) return "";
   const bool divides = std::fabs(x.computed) > static_cast<Judged<judged>>(std::pow(10.0, exponent));
   const Branch certified = branch(x.companion, exponent);
-  return certified == Branch::either || divides == (certified == Branch::divide) ? "" : "the certified branch is not the one taken";
+  return certified == Branch::either || divides == (certified == Branch::divide)
+             ? ""
+             : "the certified branch is not the one taken";
 }
 
 template <DType judged>
@@ -77,7 +82,9 @@ std::string program(std::uint64_t seed, int steps) {
     pool.push_back({Companion<judged>(x), static_cast<Judged<judged>>(x), Float50(x)});
   }
   for (int i = 0; i < steps; ++i) {
-    const auto any = [&] { return pool[static_cast<std::size_t>(values.uniform(0, static_cast<double>(pool.size())))]; };
+    const auto any = [&] {
+      return pool[static_cast<std::size_t>(values.uniform(0, static_cast<double>(pool.size())))];
+    };
     const Triple<judged> next = operation(values, any(), any());
     if (next.companion.m + next.companion.e > 0x1p100) continue;  // near float32's end
     for (const std::string& wrong : {wrong_with(next), wrong_branch(next)})

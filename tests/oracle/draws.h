@@ -67,7 +67,8 @@ void fill_with(Array& array, Next next) {
 }
 
 inline void ordinary(Tensors& x, Values& values, bool positive) {
-  for (Array* array : {&x.q, &x.k, &x.z0}) fill_with(*array, [&] { return positive ? values.uniform(0.1, 2) : values.normal(); });
+  for (Array* array : {&x.q, &x.k, &x.z0})
+    fill_with(*array, [&] { return positive ? values.uniform(0.1, 2) : values.normal(); });
   for (Array* array : {&x.v, &x.S0, &x.gy, &x.gS, &x.gz}) fill_with(*array, [&] { return values.normal(); });
 }
 
@@ -77,7 +78,9 @@ inline void magnitudes(Tensors& x, Values& values, double reach, double spread) 
   for (Array* array : {&x.q, &x.k, &x.v, &x.S0, &x.z0, &x.gy, &x.gS, &x.gz}) {
     const bool feature = array == &x.q || array == &x.k || array == &x.z0;
     const double centre = values.uniform(-reach, reach);
-    fill_with(*array, [&] { return (feature && positive ? 1 : values.sign()) * values.magnitude(centre - spread, centre + spread); });
+    fill_with(*array, [&] {
+      return (feature && positive ? 1 : values.sign()) * values.magnitude(centre - spread, centre + spread);
+    });
   }
 }
 
@@ -103,7 +106,8 @@ inline void near_cut(Tensors& x, Values& values, const Draw& d, DType dtype) {
   const bool single = values.chance(0.5);
   for (double& q : x.q.values) q = single ? 0 : q * 1e-6;
   static constexpr double offsets[] = {0, 1e-7, -1e-7, 1e-6, -1e-6, 1e-3, -1e-3, 0.5, -0.5, 20};
-  steer(x, d, dtype, [&](double) { return values.sign() * 1e-10 * (1 + offsets[static_cast<int>(values.uniform(0, 10))]); });
+  steer(x, d, dtype,
+        [&](double) { return values.sign() * 1e-10 * (1 + offsets[static_cast<int>(values.uniform(0, 10))]); });
 }
 
 inline void zeros_in(Tensors& x, Values& values, const Draw& d) {
@@ -119,7 +123,8 @@ inline void zeros_in(Tensors& x, Values& values, const Draw& d) {
 // den is huge and all else tiny: y, dq and dk fall below float32's normal range.
 inline void subnormal(Tensors& x, Values& values) {
   for (Array* array : {&x.q, &x.z0}) fill_with(*array, [&] { return values.magnitude(24, 30); });
-  for (Array* array : {&x.k, &x.v, &x.S0, &x.gy, &x.gS, &x.gz}) fill_with(*array, [&] { return values.sign() * values.magnitude(-30, -20); });
+  for (Array* array : {&x.k, &x.v, &x.S0, &x.gy, &x.gS, &x.gz})
+    fill_with(*array, [&] { return values.sign() * values.magnitude(-30, -20); });
 }
 
 inline Question made(const Draw& d, DType dtype) {
@@ -127,7 +132,8 @@ inline Question made(const Draw& d, DType dtype) {
   const auto tokens = [&](const char* name) { return zeros(name, dtype, {1, d.T, d.D}); };
   const auto state = [&](const char* name) { return zeros(name, dtype, {1, d.D, d.D}); };
   const auto normaliser = [&](const char* name) { return zeros(name, dtype, {1, d.D}); };
-  Tensors x{tokens("q"), tokens("k"), tokens("v"), state("S0"), normaliser("z0"), tokens("y"), state("S"), normaliser("z")};
+  Tensors x{tokens("q"),      tokens("k"), tokens("v"), state("S0"),
+            normaliser("z0"), tokens("y"), state("S"),  normaliser("z")};
   switch (d.fill) {
     case Fill::features: ordinary(x, values, true); break;
     case Fill::mixed_signs: ordinary(x, values, false); break;
@@ -135,7 +141,8 @@ inline Question made(const Draw& d, DType dtype) {
     case Fill::wild: magnitudes(x, values, 0, 12); break;
     case Fill::cancelling:
       ordinary(x, values, false);
-      steer(x, d, dtype, [&](double terms) { return values.sign() * std::pow(10.0, values.uniform(-8, -1)) * (terms + 0.1); });
+      steer(x, d, dtype,
+            [&](double terms) { return values.sign() * std::pow(10.0, values.uniform(-8, -1)) * (terms + 0.1); });
       break;
     case Fill::zeros: zeros_in(x, values, d); break;
     case Fill::subnormal: subnormal(x, values); break;

@@ -18,7 +18,8 @@ Result<Float50> result_of(const Inputs<Float50>& inputs, const std::optional<Cot
   return evaluate<Float50>(inputs, cotangents ? &*cotangents : nullptr, {});
 }
 
-void measure(const ExpectedTensor& tensor, double radius_per_tolerance, const Matrix<Float50>& truth, Distance& distance) {
+void measure(const ExpectedTensor& tensor, double radius_per_tolerance, const Matrix<Float50>& truth,
+             Distance& distance) {
   std::size_t i = 0;
   for (const Row<Float50>& row : truth)
     for (std::size_t c = 0; c < row.size(); ++c, ++i) {
@@ -28,7 +29,9 @@ void measure(const ExpectedTensor& tensor, double radius_per_tolerance, const Ma
       const auto missed = static_cast<double>(abs(Float50(value - row.get(c))));
       const double radius = tensor.tolerance[i] * radius_per_tolerance;
       if (missed > 0) distance.over_radius = std::max(distance.over_radius, missed / radius);
-      if (missed > radius) distance.where = fmt::format("{}[{}]: value {}, missed by {}, radius {}", tensor.name, i, tensor.value[i], missed, radius);
+      if (missed > radius)
+        distance.where =
+            fmt::format("{}[{}]: value {}, missed by {}, radius {}", tensor.name, i, tensor.value[i], missed, radius);
     }
 }
 
@@ -45,10 +48,12 @@ Float50 functional(const Inputs<Float50>& inputs, const Cotangents<Float50>& cot
 }  // namespace
 
 Distance distance_to_truth(const Question& question, const Expected& expected) {
-  const Matrices truth = tensors_of(result_of(inputs_of<Float50>(question, leaf), cotangents_of<Float50>(question, leaf)));
+  const Matrices truth =
+      tensors_of(result_of(inputs_of<Float50>(question, leaf), cotangents_of<Float50>(question, leaf)));
   Distance distance;
   for (std::size_t i = 0; i < truth.size(); ++i)
-    measure(i < 3 ? expected.outputs[i] : *expected.gradients[i - 3], expected.radius_per_tolerance, truth[i], distance);
+    measure(i < 3 ? expected.outputs[i] : *expected.gradients[i - 3], expected.radius_per_tolerance, truth[i],
+            distance);
   return distance;
 }
 

@@ -41,7 +41,9 @@ TEST(Forms, EqualTheDefinition) {
 }
 
 // Protects: T = 0 hands the carry on unchanged.
-TEST(Forms, EqualTheDefinitionWithoutTokens) { EXPECT_EQ(differing(field_point({0, 3, Fill::features, 5}).first, 4), ""); }
+TEST(Forms, EqualTheDefinitionWithoutTokens) {
+  EXPECT_EQ(differing(field_point({0, 3, Fill::features, 5}).first, 4), "");
+}
 
 // Protects: what autograd makes of each form is what the hand-written adjoint says.
 TEST(Forms, GradientsEqualTheAdjoint) {

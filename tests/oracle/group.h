@@ -17,7 +17,8 @@ Matrix<R> matrix_of(const std::optional<Array>* array, std::size_t rows, std::si
 
 template <class R, class Leaf>
 Inputs<R> inputs_of(const Question& question, Leaf leaf) {
-  const auto T = static_cast<std::size_t>(question.inputs[0]->shape[1]), D = static_cast<std::size_t>(question.inputs[0]->shape[2]);
+  const auto T = static_cast<std::size_t>(question.inputs[0]->shape[1]),
+             D = static_cast<std::size_t>(question.inputs[0]->shape[2]);
   const auto matrix = [&](std::size_t i, std::size_t rows) { return matrix_of<R>(&question.inputs[i], rows, D, leaf); };
   return {matrix(0, T), matrix(1, T), matrix(2, T), matrix(3, D), matrix(4, 1)[0]};
 }
@@ -25,9 +26,12 @@ Inputs<R> inputs_of(const Question& question, Leaf leaf) {
 // Absent where the call asks for no gradients.
 template <class R, class Leaf>
 std::optional<Cotangents<R>> cotangents_of(const Question& question, Leaf leaf) {
-  const auto T = static_cast<std::size_t>(question.inputs[0]->shape[1]), D = static_cast<std::size_t>(question.inputs[0]->shape[2]);
+  const auto T = static_cast<std::size_t>(question.inputs[0]->shape[1]),
+             D = static_cast<std::size_t>(question.inputs[0]->shape[2]);
   if (question.cotangents.empty()) return std::nullopt;
-  const auto matrix = [&](std::size_t j, std::size_t rows) { return matrix_of<R>(&question.cotangents[j], rows, D, leaf); };
+  const auto matrix = [&](std::size_t j, std::size_t rows) {
+    return matrix_of<R>(&question.cotangents[j], rows, D, leaf);
+  };
   Cotangents<R> cotangents{std::nullopt, matrix(1, D), matrix(2, 1)[0]};
   if (question.cotangents[0]) cotangents.y = matrix(0, T);
   return cotangents;

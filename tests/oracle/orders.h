@@ -54,9 +54,11 @@ Problem<F> problem_of(const Question& question) {
     return std::vector<F>(list[i]->values.begin(), list[i]->values.end());
   };
   const std::size_t tokens = p.T * p.D, state = p.D * p.D;
-  p.q = read(question.inputs, 0, tokens), p.k = read(question.inputs, 1, tokens), p.v = read(question.inputs, 2, tokens);
+  p.q = read(question.inputs, 0, tokens), p.k = read(question.inputs, 1, tokens),
+  p.v = read(question.inputs, 2, tokens);
   p.S0 = read(question.inputs, 3, state), p.z0 = read(question.inputs, 4, p.D);
-  p.gy = read(question.cotangents, 0, tokens), p.gS = read(question.cotangents, 1, state), p.gz = read(question.cotangents, 2, p.D);
+  p.gy = read(question.cotangents, 0, tokens), p.gS = read(question.cotangents, 1, state),
+  p.gz = read(question.cotangents, 2, p.D);
   return p;
 }
 
@@ -126,14 +128,27 @@ template <class F, class A, class B, class C, class E>
 F total(const Order& o, std::size_t n, A a, B b, std::size_t m, C c, E e) {
   if (n == 0) return total<F>(o, m, c, e);
   if (!o.flat) return total<F>(o, n, a, b) + total<F>(o, m, c, e);
-  return total<F>(o, n + m, [&](std::size_t i) { return i < n ? a(i) : c(i - n); }, [&](std::size_t i) { return i < n ? b(i) : e(i - n); });
+  return total<F>(
+      o, n + m, [&](std::size_t i) { return i < n ? a(i) : c(i - n); },
+      [&](std::size_t i) { return i < n ? b(i) : e(i - n); });
 }
 
 template <class F>
 class Evaluation {
  public:
   Evaluation(const Problem<F>& problem, const Order& order, F epsilon)
-      : in(problem), o(order), T(problem.T), D(problem.D), epsilon_(epsilon), S(T + 1), z(T + 1), A(T), L(T), M(T), den(T), dden(T) {}
+      : in(problem),
+        o(order),
+        T(problem.T),
+        D(problem.D),
+        epsilon_(epsilon),
+        S(T + 1),
+        z(T + 1),
+        A(T),
+        L(T),
+        M(T),
+        den(T),
+        dden(T) {}
 
   Answer<F> run() {
     S[0] = in.S0, z[0] = in.z0;
@@ -183,8 +198,9 @@ class Evaluation {
       const auto k = [&](std::size_t j) { return j == 0 ? F(1) : in.k[(from + j - 1) * D + p]; };
       z[i][p] = total<F>(o, 1 + i - from, k, [&](std::size_t j) { return j == 0 ? z[from][p] : F(1); });
       for (std::size_t c = 0; c < D; ++c)
-        S[i][p * D + c] =
-            total<F>(o, 1 + i - from, k, [&](std::size_t j) { return j == 0 ? S[from][p * D + c] : in.v[(from + j - 1) * D + c]; });
+        S[i][p * D + c] = total<F>(o, 1 + i - from, k, [&](std::size_t j) {
+          return j == 0 ? S[from][p * D + c] : in.v[(from + j - 1) * D + c];
+        });
     }
   }
 
@@ -194,8 +210,11 @@ class Evaluation {
     const F* q = &in.q[t * D];
     std::vector<F> a(n);
     for (std::size_t s = 0; s < n; ++s)
-      a[s] = total<F>(o, D, [&](std::size_t p) { return q[p]; }, [&](std::size_t p) { return in.k[(s0 + s) * D + p]; });
-    den[t] = total<F>(o, n, [&](std::size_t s) { return a[s]; }, one, D, [&](std::size_t p) { return q[p]; }, [&](std::size_t p) { return state_z[p]; });
+      a[s] = total<F>(
+          o, D, [&](std::size_t p) { return q[p]; }, [&](std::size_t p) { return in.k[(s0 + s) * D + p]; });
+    den[t] = total<F>(
+        o, n, [&](std::size_t s) { return a[s]; }, one, D, [&](std::size_t p) { return q[p]; },
+        [&](std::size_t p) { return state_z[p]; });
     A[t] = a, L[t].assign(q, q + D), M[t].assign(&in.gy[t * D], &in.gy[t * D] + D);
     if (o.early) {
       for (F& x : A[t]) x = over(x, t);
@@ -204,8 +223,9 @@ class Evaluation {
       for (F& x : M[t]) x = over(x, t);
     }
     for (std::size_t c = 0; c < D; ++c) {
-      const F num = total<F>(o, n, [&](std::size_t s) { return A[t][s]; }, [&](std::size_t s) { return in.v[(s0 + s) * D + c]; }, D,
-                             [&](std::size_t p) { return L[t][p]; }, [&](std::size_t p) { return state_S[p * D + c]; });
+      const F num = total<F>(
+          o, n, [&](std::size_t s) { return A[t][s]; }, [&](std::size_t s) { return in.v[(s0 + s) * D + c]; }, D,
+          [&](std::size_t p) { return L[t][p]; }, [&](std::size_t p) { return state_S[p * D + c]; });
       out[0].push_back(o.early ? num : over(num, t));
     }
   }
@@ -215,7 +235,8 @@ class Evaluation {
     const std::size_t s0 = first(t), n = t + 1 - s0;
     std::vector<F> dA(n), dL(D);  // before the division where that comes first
     const auto m = [&](std::size_t c) { return M[t][c]; };
-    for (std::size_t s = 0; s < n; ++s) dA[s] = total<F>(o, D, m, [&](std::size_t c) { return in.v[(s0 + s) * D + c]; });
+    for (std::size_t s = 0; s < n; ++s)
+      dA[s] = total<F>(o, D, m, [&](std::size_t c) { return in.v[(s0 + s) * D + c]; });
     for (std::size_t p = 0; p < D; ++p) dL[p] = total<F>(o, D, m, [&](std::size_t c) { return state_S[p * D + c]; });
     dden[t] = adjoint_of_den(t, dA, dL);
     for (std::size_t s = 0; s < n; ++s) dA[s] = (o.early ? over(dA[s], t) : dA[s]) + dden[t];
@@ -223,8 +244,9 @@ class Evaluation {
       for (F& x : dL) x = over(x, t);
     for (std::size_t p = 0; p < D; ++p) {
       const auto rest = [&](std::size_t i) { return i == 0 ? dL[p] : state_z[p]; };
-      out[3].push_back(total<F>(o, n, [&](std::size_t s) { return dA[s]; }, [&](std::size_t s) { return in.k[(s0 + s) * D + p]; }, 2, rest,
-                                [&](std::size_t i) { return i == 0 ? F(1) : dden[t]; }));
+      out[3].push_back(total<F>(
+          o, n, [&](std::size_t s) { return dA[s]; }, [&](std::size_t s) { return in.k[(s0 + s) * D + p]; }, 2, rest,
+          [&](std::size_t i) { return i == 0 ? F(1) : dden[t]; }));
     }
     da.push_back(dA);
   }
@@ -233,12 +255,17 @@ class Evaluation {
     const F* g = &in.gy[t * D];
     const F* y = &out[0][t * D];
     if (o.early)
-      return -over(total<F>(o, dA.size(), [&](std::size_t s) { return dA[s]; }, [&](std::size_t s) { return A[t][s]; }, D,
-                            [&](std::size_t p) { return dL[p]; }, [&](std::size_t p) { return L[t][p]; }), t);
+      return -over(total<F>(
+                       o, dA.size(), [&](std::size_t s) { return dA[s]; }, [&](std::size_t s) { return A[t][s]; }, D,
+                       [&](std::size_t p) { return dL[p]; }, [&](std::size_t p) { return L[t][p]; }),
+                   t);
     const auto y_at = [&](std::size_t c) { return y[c]; };
-    if (o.den_adjoint == DenAdjoint::of_dnum) return -total<F>(o, D, [&](std::size_t c) { return M[t][c]; }, y_at);
+    if (o.den_adjoint == DenAdjoint::of_dnum)
+      return -total<F>(
+          o, D, [&](std::size_t c) { return M[t][c]; }, y_at);
     const auto g_at = [&](std::size_t c) { return g[c]; };
-    if (o.den_adjoint == DenAdjoint::of_quotient) return -total<F>(o, D, g_at, [&](std::size_t c) { return over(y[c], t); });
+    if (o.den_adjoint == DenAdjoint::of_quotient)
+      return -total<F>(o, D, g_at, [&](std::size_t c) { return over(y[c], t); });
     return -over(total<F>(o, D, g_at, y_at), t);
   }
 
@@ -246,11 +273,13 @@ class Evaluation {
     const std::size_t to = o.by == By::prefix ? T : o.by == By::running ? i + 1 : end(i);
     dS(i).resize(D * D), dz(i).resize(D);
     for (std::size_t p = 0; p < D; ++p) {
-      dz(i)[p] = total<F>(o, 1 + to - i, [&](std::size_t j) { return j == 0 ? F(1) : in.q[(i + j - 1) * D + p]; },
-                          [&](std::size_t j) { return j == 0 ? dz(to)[p] : dden[i + j - 1]; });
+      dz(i)[p] = total<F>(
+          o, 1 + to - i, [&](std::size_t j) { return j == 0 ? F(1) : in.q[(i + j - 1) * D + p]; },
+          [&](std::size_t j) { return j == 0 ? dz(to)[p] : dden[i + j - 1]; });
       for (std::size_t c = 0; c < D; ++c)
-        dS(i)[p * D + c] = total<F>(o, 1 + to - i, [&](std::size_t j) { return j == 0 ? F(1) : L[i + j - 1][p]; },
-                                    [&](std::size_t j) { return j == 0 ? dS(to)[p * D + c] : M[i + j - 1][c]; });
+        dS(i)[p * D + c] = total<F>(
+            o, 1 + to - i, [&](std::size_t j) { return j == 0 ? F(1) : L[i + j - 1][p]; },
+            [&](std::size_t j) { return j == 0 ? dS(to)[p * D + c] : M[i + j - 1][c]; });
     }
   }
 
@@ -260,10 +289,13 @@ class Evaluation {
     const auto at = [&](std::size_t j) { return s - first(s + j); };  // s among the scores of token s + j
     for (std::size_t p = 0; p < D; ++p) {
       const F* v = &in.v[s * D];
-      out[4][s * D + p] = total<F>(o, n, [&](std::size_t j) { return da[s + j][at(j)]; }, [&](std::size_t j) { return in.q[(s + j) * D + p]; },
-                                   D + 1, [&](std::size_t c) { return c < D ? R[p * D + c] : r[p]; }, [&](std::size_t c) { return c < D ? v[c] : F(1); });
-      out[5][s * D + p] = total<F>(o, n, [&](std::size_t j) { return A[s + j][at(j)]; }, [&](std::size_t j) { return M[s + j][p]; }, D,
-                                   [&](std::size_t i) { return R[i * D + p]; }, [&](std::size_t i) { return in.k[s * D + i]; });
+      out[4][s * D + p] = total<F>(
+          o, n, [&](std::size_t j) { return da[s + j][at(j)]; }, [&](std::size_t j) { return in.q[(s + j) * D + p]; },
+          D + 1, [&](std::size_t c) { return c < D ? R[p * D + c] : r[p]; },
+          [&](std::size_t c) { return c < D ? v[c] : F(1); });
+      out[5][s * D + p] = total<F>(
+          o, n, [&](std::size_t j) { return A[s + j][at(j)]; }, [&](std::size_t j) { return M[s + j][p]; }, D,
+          [&](std::size_t i) { return R[i * D + p]; }, [&](std::size_t i) { return in.k[s * D + i]; });
     }
   }
 
@@ -271,7 +303,8 @@ class Evaluation {
   const Order& o;
   std::size_t T, D;
   F epsilon_;
-  std::vector<std::vector<F>> S, z, A, L, M, da;  // A, L: scores and query, divided if early; M: cotangent, divided if not
+  std::vector<std::vector<F>> S, z, A, L, M,
+      da;  // A, L: scores and query, divided if early; M: cotangent, divided if not
   std::vector<F> den, dden;
   Answer<F> out;
 };
@@ -281,9 +314,13 @@ template <class F>
 using Carry = F (*)(F);
 
 template <class F>
-Problem<F> piece_of(const Problem<F>& p, std::size_t first, std::size_t size, const std::vector<F>& S0, const std::vector<F>& z0) {
-  const auto rows = [&](const std::vector<F>& x) { return std::vector<F>(x.begin() + first * p.D, x.begin() + (first + size) * p.D); };
-  return {size, p.D, rows(p.q), rows(p.k), rows(p.v), S0, z0, rows(p.gy), std::vector<F>(p.D * p.D), std::vector<F>(p.D)};
+Problem<F> piece_of(const Problem<F>& p, std::size_t first, std::size_t size, const std::vector<F>& S0,
+                    const std::vector<F>& z0) {
+  const auto rows = [&](const std::vector<F>& x) {
+    return std::vector<F>(x.begin() + first * p.D, x.begin() + (first + size) * p.D);
+  };
+  return {
+      size, p.D, rows(p.q), rows(p.k), rows(p.v), S0, z0, rows(p.gy), std::vector<F>(p.D * p.D), std::vector<F>(p.D)};
 }
 
 template <class F>
@@ -310,7 +347,8 @@ Answer<F> in_pieces(const Problem<F>& p, const Order& o, Carry<F> carry, F epsil
 }
 
 template <class F>
-Answer<F> evaluated(const Problem<F>& p, const Order& o, F epsilon = static_cast<F>(1e-20), Carry<F> carry = [](F x) { return x; }) {
+Answer<F> evaluated(
+    const Problem<F>& p, const Order& o, F epsilon = static_cast<F>(1e-20), Carry<F> carry = [](F x) { return x; }) {
   return o.piece == 0 ? Evaluation<F>(p, o, epsilon).run() : in_pieces(p, o, carry, epsilon);
 }
 
@@ -329,13 +367,31 @@ inline const std::vector<Order>& orders() {
       {.name = "cumsum, compensated", .by = By::prefix, .sum = Sum::compensated},
       {.name = "einsum", .by = By::scores},
       {.name = "einsum, normalised scores", .by = By::scores, .sum = Sum::pairwise, .early = true},
-      {.name = "einsum, normalised by reciprocal", .by = By::scores, .quotient = Quotient::reciprocal, .early = true, .flat = true},
+      {.name = "einsum, normalised by reciprocal",
+       .by = By::scores,
+       .quotient = Quotient::reciprocal,
+       .early = true,
+       .flat = true},
       {.name = "einsum, random trees", .by = By::scores, .sum = Sum::random_tree, .flat = true},
       {.name = "chunked 2, autograd", .by = By::scores, .block = 2, .den_adjoint = DenAdjoint::of_quotient},
       {.name = "chunked 3, fused, one accumulator", .by = By::scores, .sum = Sum::fused, .block = 3, .flat = true},
-      {.name = "chunked 4, sums of 2", .by = By::scores, .sum = Sum::blocks, .block = 4, .quotient = Quotient::reciprocal},
-      {.name = "chunked 5, sums of 3", .by = By::scores, .sum = Sum::blocks, .sum_block = 3, .block = 5, .den_adjoint = DenAdjoint::of_dnum},
-      {.name = "chunked 3 in pieces of 4, sums of 8", .by = By::scores, .sum = Sum::blocks, .sum_block = 8, .block = 3, .piece = 4},
+      {.name = "chunked 4, sums of 2",
+       .by = By::scores,
+       .sum = Sum::blocks,
+       .block = 4,
+       .quotient = Quotient::reciprocal},
+      {.name = "chunked 5, sums of 3",
+       .by = By::scores,
+       .sum = Sum::blocks,
+       .sum_block = 3,
+       .block = 5,
+       .den_adjoint = DenAdjoint::of_dnum},
+      {.name = "chunked 3 in pieces of 4, sums of 8",
+       .by = By::scores,
+       .sum = Sum::blocks,
+       .sum_block = 8,
+       .block = 3,
+       .piece = 4},
       {.name = "looped in pieces of 3, wide sums", .sum = Sum::wide, .early = true, .piece = 3},
   };
   return all;

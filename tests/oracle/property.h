@@ -1,5 +1,6 @@
-// RapidCheck under GoogleTest. Debian does not package rapidcheck/gtest.h's CMake target, and its checkGTest takes no number
-// of draws; this is the same in ten lines. A property is a callable that returns what is wrong, or an empty string.
+// RapidCheck under GoogleTest. Debian does not package rapidcheck/gtest.h's CMake target, and its checkGTest takes no
+// number of draws; this is the same in ten lines. A property is a callable that returns what is wrong, or an empty
+// string.
 #pragma once
 
 #include <gtest/gtest.h>

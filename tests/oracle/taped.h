@@ -26,7 +26,8 @@ Gradients<R> taped_gradients(const Inputs<R>& in, const Cotangents<R>& cotangent
   const auto seed = [&](const Matrix<Taped<R>>& matrix, const Matrix<R>& cotangent) {
     for (std::size_t r = 0; r < matrix.size(); ++r)
       for (std::size_t c = 0; c < matrix[r].size(); ++c)
-        if (const std::size_t node = matrix[r].get(c).node; node != Tape<R>::constant) seeds[node] = seeds[node] + cotangent[r].get(c);
+        if (const std::size_t node = matrix[r].get(c).node; node != Tape<R>::constant)
+          seeds[node] = seeds[node] + cotangent[r].get(c);
   };
   if (cotangents.y) seed(out.y, *cotangents.y);
   seed(out.S, cotangents.S);
