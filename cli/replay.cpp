@@ -4,7 +4,6 @@
 
 #include "cli/commands.h"
 #include "cli/usage.h"
-#include "harness/attached.h"
 #include "harness/fixture.h"
 #include "reports/result.h"
 
@@ -21,12 +20,10 @@ int replay(const Options& options) {
   const bool other = !options.candidate.empty();
   const Chosen chosen = choose(workshop, fixture.c.kernel, other ? options.candidate : fixture.candidate);
   Attached candidate(workshop, chosen.form, other ? chosen.settings : fixture.settings);
-  const Property& property = *find_property(fixture.c.property);
 
   std::optional<Finding> finding;
   try {
-    Expectation expectation(*chosen.driver, fixture.c, fixture.problem ? *fixture.problem : chosen.driver->fill(fixture.c), 2);
-    finding = property.check(expectation, candidate.subject()).finding;
+    finding = replayed(*chosen.driver, fixture, candidate);
   } catch (const std::invalid_argument& e) {
     throw UsageError(fmt::format("'{}' is not a usable fixture: in 'case': {}", options.file, e.what()));
   }

@@ -13,6 +13,7 @@ class Attached {
   Attached(const Workshop& workshop, FormInfo form, std::map<std::string, std::int64_t> settings);
 
   Subject subject();
+  Attached fresh() const { return {workshop_, form_, settings_}; }  // the same form, a process that has served nothing
   const FormInfo& form() const { return form_; }
   std::string output_tail();
   int deaths() const { return deaths_; }  // processes lost to crashes and time-outs so far

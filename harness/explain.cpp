@@ -8,7 +8,7 @@
 namespace fractus {
 namespace {
 
-constexpr int patience = 400;  // checks; a small case takes a millisecond or a few
+constexpr int patience = 800;  // checks; a small case takes a millisecond or a few
 
 // A file inside the folder that the command is given from reads better by its relative name.
 std::string shown(const std::filesystem::path& file) {
@@ -33,8 +33,21 @@ void explain(const Driver& driver, const Property& property, const Case& c, Atta
     witness.shrink_steps = shrunk.steps;
     record.finding = shrunk.finding;
   }
+  Fixture fixture{candidate.form().name, settings, witness.smallest, driver.fill(witness.smallest), *record.finding};
+  if (record.finding->kind != "timed-out") {
+    // The failing process has a history. A replay has none, or one call's worth of it.
+    const auto shows = [&] {
+      Attached fresh = candidate.fresh();
+      return replayed(driver, fixture, fresh).has_value();
+    };
+    if (!shows()) {
+      fixture.after_another = true;
+      const bool behind_another = shows();
+      record.notes.push_back(behind_another ? "it shows only behind another call of the same shapes: the form keeps something between calls"
+                                            : "it does not show in a fresh process, nor behind one other call: it depends on more of the calls before it");
+    }
+  }
   try {
-    const Fixture fixture{candidate.form().name, settings, witness.smallest, driver.fill(witness.smallest), *record.finding};
     witness.fixture = shown(write_fixture(fixtures, fixture));
     witness.replay = fmt::format("./fractus-verify replay '{}'", witness.fixture);
   } catch (const std::runtime_error& error) {

@@ -64,11 +64,24 @@ std::size_t value_count(const Problem& problem) {
 
 }  // namespace
 
+std::optional<Finding> replayed(const Driver& driver, const Fixture& fixture, Attached& fresh) {
+  const Property& property = *find_property(fixture.c.property);
+  if (fixture.after_another) {
+    Case other = fixture.c;
+    ++other.seed;
+    Expectation before(driver, other, 2);
+    property.check(before, fresh.subject());
+  }
+  Expectation expectation(driver, fixture.c, fixture.problem ? *fixture.problem : driver.fill(fixture.c), 2);
+  return property.check(expectation, fresh.subject()).finding;
+}
+
 std::filesystem::path write_fixture(const std::filesystem::path& folder, const Fixture& fixture) {
   json j{{"format", format_name},
          {"candidate", fixture.candidate},
          {"settings", fixture.settings},
          {"case", fixture.c},
+         {"after_another_call", fixture.after_another},
          {"found", to_json(fixture.finding)}};
   if (fixture.problem && value_count(*fixture.problem) <= most_values) {
     j["inputs"] = to_json(fixture.problem->inputs);
@@ -100,6 +113,7 @@ Fixture read_fixture(const std::filesystem::path& file) {
     Fixture fixture;
     fixture.candidate = field<std::string>(j, "candidate");
     fixture.settings = field<std::map<std::string, std::int64_t>>(j, "settings");
+    fixture.after_another = field<bool>(j, "after_another_call");
     try {
       fixture.c = case_from_json(field<json>(j, "case"));
     } catch (const std::invalid_argument& error) {

@@ -94,22 +94,26 @@ rc::Seq<Case> simpler(const Driver& driver, const Case& c) {
 Shrunk shrink(const Driver& driver, const Case& failing, const Finding& finding,
               const std::function<std::optional<Finding>(const Case&)>& finding_of, int patience) {
   Shrunk result{failing, finding};
-  auto tree = rc::shrinkable::shrinkRecur(failing, [&driver](const Case& c) { return simpler(driver, c); });
-  for (bool moved = true; moved;) {
-    moved = false;
-    auto branches = tree.shrinks();
-    for (auto branch = branches.next(); branch && result.attempts < patience; branch = branches.next()) {
+  const auto tree_of = [&driver](const Case& c) { return rc::shrinkable::shrinkRecur(c, [&driver](const Case& node) { return simpler(driver, node); }); };
+  // Smaller extents mean other values, and a fault that only some values show would stop the descent by bad luck: each
+  // step is tried with a few seeds.
+  constexpr std::uint64_t seeds = 4;
+  const auto fails_alike = [&](Case c) {
+    for (std::uint64_t k = 0; k < seeds && result.attempts < patience; ++k, ++c.seed) {
       ++result.attempts;
-      const Case c = branch->value();
       const auto found = finding_of(c);
       if (!found || found->kind != finding.kind || found->tensor != finding.tensor) continue;
       result.smallest = c;
       result.finding = *found;
       ++result.steps;
-      tree = *branch;
-      moved = true;
-      break;
+      return true;
     }
+    return false;
+  };
+  for (bool moved = true; moved;) {
+    auto branches = tree_of(result.smallest).shrinks();
+    moved = false;
+    for (auto branch = branches.next(); branch && !moved && result.attempts < patience; branch = branches.next()) moved = fails_alike(branch->value());
   }
   return result;
 }

@@ -68,8 +68,7 @@ std::string to_text(const Result& result, bool colour) {
     line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));
     line(fmt::format("    {}", p.finding->text));
     if (!p.witness->replay.empty()) line(fmt::format("    {}", p.witness->replay));
-    for (const std::string& note : p.notes)
-      if (p.witness->fixture.empty()) line(fmt::format("    {}", note));
+    for (const std::string& note : p.notes) line(fmt::format("    {}", note));
   }
   const bool told = std::any_of(result.properties.begin(), result.properties.end(), [](const PropertyResult& p) { return p.witness.has_value(); });
   if (!told)
