@@ -148,8 +148,8 @@ void cancelling(Draft& d, Random& random) {
 void near_cut(Draft& d, Random& random) {
   const auto small = [&](double low, double high) { return random.sign() * std::exp2(random.uniform(low, high)); };
   draw(d.v, [&] { return random.normal(); });
-  draw(d.k, [&] { return small(-12, -10); });
-  draw(d.z0, [&] { return small(-7, -5); });
+  draw(d.k, [&] { return small(-14, -12); });
+  draw(d.z0, [&] { return small(-8, -6); });
   draw(d.S0, [&] { return random.normal(); });
   for (Array* array : {&d.gy, &d.gS, &d.gz}) draw(*array, [&] { return random.normal(); });
   draw(d.q, [] { return 0.0; });
@@ -166,8 +166,8 @@ void near_cut(Draft& d, Random& random) {
         d.at(d.q, g, t, other) = rounded(std::exp2(-20), d.dtype);
         target -= d.at(d.q, g, t, other) * n.z[static_cast<std::size_t>(other)];
       }
-      const double z = n.z[static_cast<std::size_t>(p)];
-      if (z != 0) d.at(d.q, g, t, p) = rounded(target / z, d.dtype);
+      const double aimed = std::fabs(target / n.z[static_cast<std::size_t>(p)]);
+      if (aimed >= 0x1p-30 && aimed <= 0x1p30) d.at(d.q, g, t, p) = rounded(target / n.z[static_cast<std::size_t>(p)], d.dtype);
     }
   }
 }
@@ -234,7 +234,8 @@ Problem lattice(Draft& d, Random& random, bool balanced, const Case& c) {
   // The disguise: a power of two of each tensor's own changes no bit of any significand, and the harness's integers look
   // like any other input. den scales as q k and stays at 1 or above; gS joins sums of g q / den, gz those of g v / den.
   const auto exponent = [&](std::int64_t low, std::int64_t high) { return static_cast<int>(random.integer(low, high)); };
-  const int q = exponent(0, 12), k = exponent(0, 12), v = exponent(-12, 12), g = exponent(-6, 6);
+  const int room = balanced ? 6 : (domain_exponent - 2 - static_cast<int>(std::log2(static_cast<double>(r)))) / 2;  // S0 takes k's and v's
+  const int q = exponent(0, room), k = exponent(0, room), v = exponent(-room, room), g = exponent(-room, room);
   const std::vector<std::pair<Array*, int>> inputs{{&d.q, q}, {&d.k, k}, {&d.v, v}, {&d.S0, k + v}, {&d.z0, k}};
   const std::vector<std::pair<Array*, int>> cotangents{{&d.gy, g}, {&d.gS, g - k}, {&d.gz, g + v - k}};
   for (const auto& list : {inputs, cotangents})
