@@ -95,7 +95,7 @@ void expect_mostly_used(const Tally& tally) {
   std::cout << tally.text();
   EXPECT_LT(tally.out_of_range, tally.draws / 5);
   EXPECT_LT(tally.in_doubt, tally.draws / 3);  // an eighth of the draws aims at the cut
-  EXPECT_LT(tally.without_bound, tally.elements / 10);
+  EXPECT_LT(tally.without_bound, tally.elements / 5);
 }
 
 // Protects: no false alarm in float32, whatever the order of evaluation.
