@@ -11,6 +11,7 @@
 #include "harness/attached.h"
 #include "harness/explain.h"
 #include "harness/machine.h"
+#include "properties/cases.h"
 
 namespace fractus {
 namespace {
@@ -20,8 +21,9 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The tighter line: a candidate whose worst ratio is this many times that of the known-good forms on the same cases is
-// set apart for a person, not refused (DESIGN.md, property 3).
+// set apart for a person, not refused (DESIGN.md, property 3). Fewer cases than this have no worst worth the name.
 constexpr double quarantine_factor = 4;
+constexpr int quarantine_cases = 10;
 // Above this share of elements without a bound a property has not been tried in earnest.
 constexpr double most_undecidable = 0.25;
 // Known-good forms run the cases up to this size; beyond it the quadratic reference would cost more than all the rest.
@@ -41,6 +43,14 @@ void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcom
     worst = std::max(worst, ratio);
   }
 }
+
+// The tighter line of one tensor over sequences of one length. The bound of a short sequence is a few roundings wide
+// and right forms come near it; that of a long one is hardly used, so the two have lines of their own.
+struct Line {
+  double candidate = 0, known_good = 0;
+  int cases = 0;
+  std::string property, where;  // of the candidate's worst
+};
 
 // One known-wrong form while it lives.
 struct Wrong {
@@ -123,12 +133,26 @@ class Run {
       explain(driver_, property, c, candidate_, settings_.fixtures, record);
     } else {
       const bool all = property.compared_with_known_good && size_of(expectation->problem()) <= most_elements_for_all;
-      add_ratios(all ? record.worst_ratio : beyond_known_good_[c.property], c.dtype, outcome);
+      add_ratios(record.worst_ratio, c.dtype, outcome);
+      if (all) draw_line(c, outcome);
       // The others take this case while the candidate takes the next: one core each. They keep the plan's order.
       join_others();
-      if (!candidate_failed()) others_ = std::async(std::launch::async, [this, &property, expectation, all] { return run_others(property, *expectation, all); });
+      if (!candidate_failed())
+        others_ = std::async(std::launch::async,
+                             [this, &property, expectation, all] { return run_others(property, *expectation, all); });
     }
     record.seconds += seconds_since(start);
+  }
+
+  void draw_line(const Case& c, const Outcome& outcome) {
+    for (const auto& [tensor, ratio] : outcome.worst_ratio) {
+      Line& line = lines_[fmt::format("{} {}", tensor, size_class(driver_, c))];
+      ++line.cases;
+      if (ratio <= line.candidate) continue;
+      line.candidate = ratio;
+      line.property = c.property;
+      line.where = label(c);
+    }
   }
 
   bool candidate_failed() const {
@@ -139,7 +163,8 @@ class Run {
   // What the known-good forms showed on one case. The kills are kept in wrong_, which no one else touches meanwhile.
   struct Others {
     std::string property;
-    std::map<std::string, double> known_good_ratio;
+    std::map<std::string, double> ratio;  // by "dtype tensor", for the report
+    std::map<std::string, double> line;   // by "tensor size", for the tighter line
     std::vector<std::string> complaints;
   };
 
@@ -150,13 +175,21 @@ class Run {
     if (known_good)
       for (Attached& form : good_) {
         const Outcome its = property.check(expectation, form.subject());
-        if (its.finding) others.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name, c.property, its.finding->text, label(c)));
-        else add_ratios(others.known_good_ratio, c.dtype, its);
+        if (its.finding)
+          others.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name,
+                                                  c.property, its.finding->text, label(c)));
+        add_ratios(others.ratio, c.dtype, its);
+        for (const auto& [tensor, ratio] : its.worst_ratio) {
+          double& worst = others.line[fmt::format("{} {}", tensor, size_class(driver_, c))];
+          worst = std::max(worst, ratio);
+        }
       }
     for (Wrong& wrong : wrong_) {
       if (wrong.kill.killed) continue;
       const Outcome its = property.check(expectation, wrong.form.subject());
-      if (its.finding) wrong.kill = {wrong.kill.form, wrong.kill.summary, true, c.property, its.finding->kind, its.finding->tensor, label(c)};
+      if (its.finding)
+        wrong.kill = {wrong.kill.form,   wrong.kill.summary,  true,    c.property,
+                      its.finding->kind, its.finding->tensor, label(c)};
     }
     return others;
   }
@@ -164,10 +197,11 @@ class Run {
   void join_others() {
     if (!others_.valid()) return;
     const Others others = others_.get();
-    for (const auto& [tensor, ratio] : others.known_good_ratio) {
+    for (const auto& [tensor, ratio] : others.ratio) {
       double& worst = of(others.property).known_good_ratio[tensor];
       worst = std::max(worst, ratio);
     }
+    for (const auto& [key, ratio] : others.line) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
     // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
     distrusted_ = distrusted_ || !others.complaints.empty();
     result_.reasons.insert(result_.reasons.end(), others.complaints.begin(), others.complaints.end());
@@ -192,6 +226,7 @@ class Run {
     result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
     result_.machine = this_machine();
     result_.candidate_output = candidate_.output_tail();
+    quarantine();
     for (PropertyResult& record : result_.properties) settle(record);
     decide();
     result_.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
@@ -199,19 +234,17 @@ class Run {
     result_.seconds = seconds_since(start_);
   }
 
+  void quarantine() {
+    for (const auto& [key, line] : lines_)
+      if (line.cases >= quarantine_cases && line.known_good > 0 && line.candidate > quarantine_factor * line.known_good)
+        of(line.property).reason = fmt::format(
+            "quarantined: {} reaches {:.3g} of its bound, the known-good forms {:.3g} on the same {} cases; its worst "
+            "is at {}",
+            key, line.candidate, line.known_good, line.cases, line.where);
+  }
+
   // The verdict of one property, from what was counted.
   void settle(PropertyResult& record) {
-    for (const auto& [tensor, ratio] : record.worst_ratio) {
-      const double good = record.known_good_ratio[tensor];
-      if (good > 0 && ratio > quarantine_factor * good && record.reason.empty())
-        record.reason =
-            fmt::format("quarantined: {} reaches {:.3g} of its bound, the known-good forms {:.3g} on the same cases",
-                        tensor, ratio, good);
-    }
-    for (const auto& [tensor, ratio] : beyond_known_good_[record.name]) {
-      double& worst = record.worst_ratio[tensor];
-      worst = std::max(worst, ratio);
-    }
     if (record.elements > 0 &&
         static_cast<double>(record.undecidable) > most_undecidable * static_cast<double>(record.elements))
       record.reason = fmt::format("{} of {} elements have no bound", record.undecidable, record.elements);
@@ -281,8 +314,7 @@ class Run {
   std::deque<Attached> good_;
   std::deque<Wrong> wrong_;
   Result result_;
-  std::map<std::string, std::map<std::string, double>>
-      beyond_known_good_;  // by property: ratios of cases too large for all
+  std::map<std::string, Line> lines_;  // by "tensor size"
   std::future<Others> others_;
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;

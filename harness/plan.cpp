@@ -72,7 +72,8 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   if (wanted("power")) plan.properties.emplace_back("power");
 
   for (const FormInfo& form : forms) {
-    if (form.kernel != plan.kernel || form.name == plan.candidate) continue;
+    // A candidate is no measure of itself; a reference is the measure, even where it is the candidate.
+    if (form.kernel != plan.kernel || (form.name == plan.candidate && form.role != "reference")) continue;
     (form.role == "wrong" ? plan.known_wrong : plan.known_good).push_back(form.name);
   }
   if (!wanted("power")) plan.known_wrong.clear();

@@ -127,6 +127,11 @@ Companion<judged> operator/(const Companion<judged>& a, const Companion<judged>&
   return a / Denominator<judged>(b);
 }
 
+template <DType judged>
+void may_add(Companion<judged>& x, std::size_t terms) {
+  x.n += static_cast<double>(terms);
+}
+
 // The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded once.
 template <DType judged>
 struct PowerOfTen<Companion<judged>> {

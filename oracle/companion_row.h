@@ -31,6 +31,11 @@ class Row<Companion<judged>> {
 };
 
 template <DType judged>
+void may_add(Row<Companion<judged>>& x, std::size_t terms) {
+  x.n += static_cast<double>(terms);
+}
+
+template <DType judged>
 void add(Row<Companion<judged>>& y, const Row<Companion<judged>>& x) {
   const std::size_t size = y.size();
   for (std::size_t i = 0; i < size; ++i) y.v[i] += x.v[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <thread>
 
 #include "oracle/companion_row.h"
@@ -141,8 +142,10 @@ Expected expected_in(const Question& question) {
   Expected result;
   result.dtype = judged;
   // error(x) is a sum of products of terms that grow at least linearly in u, so what the base's own roundings did to v
-  // is at most the same expression times u_base / u; doubled, since value + remainder is rounded once more.
+  // is at most the same expression times u_base / u; doubled, for what that leaves out of second order. Two doubles hold
+  // a float128 to 2^-107 of |v| only, and |v| is at most tolerance / u.
   result.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
+  if (wide) result.radius_per_tolerance += 0x1p-107 / unit_roundoff(judged);
   result.outputs = {blank("y", tokens, wide), blank("S", state, wide), blank("z", normaliser, wide)};
   const bool backward = any(question.cotangents);
   if (backward)
@@ -175,21 +178,57 @@ Expected expected_in(const Question& question) {
 
 // A tensor's exact values while all of it so far is exact; absent from the first number on that some order may round.
 struct Collector {
-  int bits;
   double& fullness;
 
-  void operator()(const Row<Lattice>& row, std::optional<std::vector<double>>& values) const {
+  template <int bits>
+  void operator()(const Row<Lattice<bits>>& row, std::optional<std::vector<double>>& values) const {
     for (std::size_t c = 0; c < row.size(); ++c) {
-      const Lattice number = row.get(c);
+      const Lattice<bits> number = row.get(c);
       if (number.m > 0) fullness = std::max(fullness, std::ldexp(number.m, -bits - number.grid));
-      if (!is_exact(number, bits)) values.reset();
+      if (!is_exact(number)) values.reset();
       else if (values) values->push_back(number.v);
     }
   }
-  void operator()(const Matrix<Lattice>& matrix, std::optional<std::vector<double>>& values) const {
-    for (const Row<Lattice>& row : matrix) (*this)(row, values);
+  template <int bits>
+  void operator()(const Matrix<Lattice<bits>>& matrix, std::optional<std::vector<double>>& values) const {
+    for (const Row<Lattice<bits>>& row : matrix) (*this)(row, values);
   }
 };
+
+template <int bits>
+Exactness exactness_in(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units) {
+  using R = Lattice<bits>;
+  std::vector<Leaf<R>> leaves;
+  for (const std::vector<int>* list : {&units, &cotangent_units})
+    for (int unit : *list) leaves.emplace_back([unit](double x) { return R::input(x, unit); });
+
+  Exactness result;
+  result.outputs.assign(3, std::vector<double>());
+  const bool backward = any(question.cotangents);
+  if (backward) result.gradients.assign(5, std::vector<double>());
+  const Collector collect{result.fullness};
+  for (std::size_t g = 0; g < extents_of(question).G; ++g) {
+    // A den that no order is sure of leaves y and what flows through it uncertified.
+    const Result<R> group = evaluate_group<R>(question, g, leaves, [](std::size_t, const Row<R>&) { return Branch::cut; });
+    const bool y_in_doubt = group.rows_in_doubt > 0;
+    if (y_in_doubt) {
+      result.outputs[0].reset();
+      result.fullness = std::numeric_limits<double>::infinity();
+    }
+    collect(group.outputs.y, result.outputs[0]);
+    collect(group.outputs.S, result.outputs[1]);
+    collect(group.outputs.z, result.outputs[2]);
+    if (!backward) continue;
+    if (y_in_doubt && array_or_null(question.cotangents, 0) != nullptr)
+      for (auto& gradient : result.gradients) gradient.reset();
+    collect(group.gradients->q, result.gradients[0]);
+    collect(group.gradients->k, result.gradients[1]);
+    collect(group.gradients->v, result.gradients[2]);
+    collect(group.gradients->S0, result.gradients[3]);
+    collect(group.gradients->z0, result.gradients[4]);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -198,28 +237,8 @@ Expected expected(const Question& question) {
 }
 
 Exactness exactness(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units) {
-  std::vector<Leaf<Lattice>> leaves;
-  for (const std::vector<int>* list : {&units, &cotangent_units})
-    for (int unit : *list) leaves.emplace_back([unit](double x) { return Lattice::input(x, unit); });
-
-  Exactness result;
-  result.outputs.assign(3, std::vector<double>());
-  const bool backward = any(question.cotangents);
-  if (backward) result.gradients.assign(5, std::vector<double>());
-  const Collector collect{significand_bits(question.dtype), result.fullness};
-  for (std::size_t g = 0; g < extents_of(question).G; ++g) {
-    const Result<Lattice> group = evaluate_group<Lattice>(question, g, leaves, {});
-    collect(group.outputs.y, result.outputs[0]);
-    collect(group.outputs.S, result.outputs[1]);
-    collect(group.outputs.z, result.outputs[2]);
-    if (!backward) continue;
-    collect(group.gradients->q, result.gradients[0]);
-    collect(group.gradients->k, result.gradients[1]);
-    collect(group.gradients->v, result.gradients[2]);
-    collect(group.gradients->S0, result.gradients[3]);
-    collect(group.gradients->z0, result.gradients[4]);
-  }
-  return result;
+  return question.dtype == DType::float32 ? exactness_in<24>(question, units, cotangent_units)
+                                          : exactness_in<53>(question, units, cotangent_units);
 }
 
 }  // namespace fractus::oracle::linear_attention

@@ -67,6 +67,10 @@ Row<R> divide(const Row<R>& x, const R& den, Branch branch) {
   return branch == Branch::divide ? x_over_den : hull_with_zero(x_over_den);
 }
 
+// q (S0 + sum k v) may be regrouped as q S0 + sum (q k) v: the scores q k are contracted over D first, and one accumulator
+// then takes both their products with v and the D terms of q S0 (a matrix product with a nonzero initial value). Such a
+// path has D more additions than contracting the sum; dq, dk and dv have the same two parts. Hence may_add(.., D).
+//
 // Forward, and the adjoint where cotangents are given. T is the number of rows of q and may be 0.
 template <class R>
 Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const Settle<R>& settle) {
@@ -92,7 +96,9 @@ Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const S
       add_product(out.S[p], k.get(p), v);
       add_product(num, q.get(p), out.S[p]);
     }
-    const R den = dot(q, out.z);
+    may_add(num, D);
+    R den = dot(q, out.z);
+    may_add(den, D);
     Branch taken = branch(den, cut_exponent);
     if (taken == Branch::either) {
       ++result.rows_in_doubt;
@@ -108,6 +114,7 @@ Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const S
       gy.set(0, dot(g, out.y[t]));
       dden[t] = -divide(gy, divisor, taken).get(0);
       for (std::size_t p = 0; p < D; ++p) dq[t].set(p, dot(out.S[p], dnum[t]) + out.z.get(p) * dden[t]);
+      may_add(dq[t], D);
     }
   }
   if (cotangents == nullptr) return result;
@@ -123,6 +130,8 @@ Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const S
       dk[t].set(p, dot(dS[p], in.v[t]) + dz.get(p));
       add_product(dv[t], in.k[t].get(p), dS[p]);
     }
+    may_add(dk[t], D);
+    may_add(dv[t], D);
   }
   result.gradients = Gradients<R>{std::move(dq), std::move(dk), std::move(dv), std::move(dS), std::move(dz)};
   return result;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 
 namespace fractus::oracle {
 
@@ -27,5 +28,10 @@ Branch branch(const R& den, int exponent) {
   using std::abs;
   return abs(den) > power_of_ten<R>(exponent) ? Branch::divide : Branch::cut;
 }
+
+// A kernel may add `terms` more terms into the accumulator of x than the definition's own order does: only a type that
+// counts roundings cares.
+template <class X>
+void may_add(X&, std::size_t) {}
 
 }  // namespace fractus::oracle

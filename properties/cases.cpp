@@ -1,5 +1,9 @@
 #include "properties/cases.h"
 
+#include <fmt/format.h>
+
+#include <bit>
+
 namespace fractus {
 namespace {
 
@@ -38,9 +42,11 @@ std::vector<std::string> optional_inputs(const Driver& driver) {
   return names_where(driver.contract->inputs, [](const TensorSpec& spec) { return spec.optional; });
 }
 
-void number(std::vector<Case>& cases, std::uint64_t seed) {
-  rc::Random random(seed);
-  for (Case& c : cases) c.seed = random.next();
+std::string size_class(const Driver& driver, const Case& c) {
+  if (driver.sequence_symbol.empty()) return "";
+  const auto length = static_cast<std::uint64_t>(c.dims.at(driver.sequence_symbol));
+  const std::uint64_t low = std::bit_floor(length);
+  return low <= 1 ? fmt::format("{} {}", driver.sequence_symbol, length) : fmt::format("{} {}-{}", driver.sequence_symbol, low, 2 * low - 1);
 }
 
 rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, const std::string& property,

@@ -14,8 +14,9 @@ Case base_case(const Driver& driver, const std::string& property, DType dtype, c
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);
 
-// Seeds that differ from case to case and follow from the plan's seed.
-void number(std::vector<Case>& cases, std::uint64_t seed);
+// "T 64-127": cases whose sequences are within a factor of two, and whose bounds are therefore comparably tight. Empty
+// for a kernel without a sequence.
+std::string size_class(const Driver& driver, const Case& c);
 
 enum class Backward { never, always };
 

@@ -21,7 +21,8 @@ std::string cell(std::string text) {
 
 std::string ratios(const std::map<std::string, double>& by_tensor) {
   std::string text;
-  for (const auto& [tensor, ratio] : by_tensor) text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", tensor, ratio);
+  for (const auto& [tensor, ratio] : by_tensor)
+    text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", tensor, ratio);
   return text.empty() ? "-" : text;
 }
 

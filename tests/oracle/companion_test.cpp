@@ -138,7 +138,7 @@ testing::AssertionResult values_within_radius(int count, DType dtype) {
 
 // Protects: the value that candidates are measured from is known as well as `judge` assumes.
 TEST(Companion, ValueIsWithinItsRadiusInFloat32) { EXPECT_TRUE(values_within_radius(4000, DType::float32)); }
-TEST(Companion, DISABLED_ValueIsWithinItsRadiusInFloat64) { EXPECT_TRUE(values_within_radius(1000, DType::float64)); }
+TEST(Companion, ValueIsWithinItsRadiusInFloat64) { EXPECT_TRUE(values_within_radius(1000, DType::float64)); }
 
 // The largest ratio over all elements of a tensor.
 template <class F>
@@ -182,7 +182,7 @@ Question one_accumulator(int D) {
 }
 
 // Protects: such a kernel is correct and is not refused, at any width.
-TEST(Companion, DISABLED_BoundsOneAccumulatorForScoresAndState) {
+TEST(Companion, BoundsOneAccumulatorForScoresAndState) {
   for (int D : {1, 2, 4, 8, 16, 64, 128, 200}) {
     const Question question = one_accumulator(D);
     for (Sum sum : {Sum::sequential, Sum::fused}) {
