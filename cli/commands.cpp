@@ -18,8 +18,10 @@ std::filesystem::path root() {
 bool is_terminal(int descriptor) { return ::isatty(descriptor) == 1; }
 
 void write_json(const std::string& file, const std::string& text) {
-  if (file == "-") fmt::print("{}", text);
-  else write_whole(file, text);
+  if (file == "-")
+    fmt::print("{}", text);
+  else
+    write_whole(file, text);
 }
 
 }  // namespace fractus::cli

@@ -15,7 +15,8 @@ std::string text_of(const FuzzResult& result, const std::string& name) {
   std::string text;
   if (result.failure) {
     const PropertyResult& failure = *result.failure;
-    text += fmt::format("{} breaks at {}\n  {}\n", failure.name, label(failure.witness->smallest), failure.finding->text);
+    text +=
+        fmt::format("{} breaks at {}\n  {}\n", failure.name, label(failure.witness->smallest), failure.finding->text);
     for (const std::string& note : failure.notes) text += fmt::format("  {}\n", note);
     if (!failure.witness->replay.empty()) text += fmt::format("  {}\n", failure.witness->replay);
   }
@@ -26,8 +27,9 @@ std::string text_of(const FuzzResult& result, const std::string& name) {
     if (cases > 0) text += fmt::format("  {:<28} {:>8}\n", name_of_class, cases);
   text += "worst error over bound\n";
   for (const auto& [tensor, ratio] : result.worst_ratio) text += fmt::format("  {:<12} {:>8.3g}\n", tensor, ratio);
-  text += fmt::format("{}  {}: {} cases, {} elements, {} without a bound, {:.1f} s\n", result.failure ? result.failure->verdict : "NOTHING FOUND", name,
-                      result.cases, result.elements, result.undecidable, result.seconds);
+  text += fmt::format("{}  {}: {} cases, {} elements, {} without a bound, {:.1f} s\n",
+                      result.failure ? result.failure->verdict : "NOTHING FOUND", name, result.cases, result.elements,
+                      result.undecidable, result.seconds);
   return text;
 }
 

@@ -20,15 +20,23 @@ int golden(const Options& options) {
   nlohmann::json json{{"passed", result.passed()}, {"skipped", result.skipped}, {"cases", nlohmann::json::array()}};
   std::string text;
   for (const GoldenLine& line : result.lines) {
-    text += fmt::format("  {:<6} {:<22} {:<22} {:.3g} of the bound{}{}\n", line.passed ? "passed" : "FAILED", line.file, line.what, line.worst_ratio,
-                        line.text.empty() ? "" : "  ", line.text);
-    json["cases"].push_back({{"file", line.file}, {"what", line.what}, {"passed", line.passed}, {"worst_ratio", line.worst_ratio}, {"text", line.text}});
+    text += fmt::format("  {:<6} {:<22} {:<22} {:.3g} of the bound{}{}\n", line.passed ? "passed" : "FAILED", line.file,
+                        line.what, line.worst_ratio, line.text.empty() ? "" : "  ", line.text);
+    json["cases"].push_back({{"file", line.file},
+                             {"what", line.what},
+                             {"passed", line.passed},
+                             {"worst_ratio", line.worst_ratio},
+                             {"text", line.text}});
   }
-  for (const std::string& file : result.skipped) text += fmt::format("  skipped {}: this build has no such kernel\n", file);
-  text += fmt::format("{}  {} comparisons, {} files skipped\n", result.passed() ? "PASSED" : "DIFFERENT", result.lines.size(), result.skipped.size());
+  for (const std::string& file : result.skipped)
+    text += fmt::format("  skipped {}: this build has no such kernel\n", file);
+  text += fmt::format("{}  {} comparisons, {} files skipped\n", result.passed() ? "PASSED" : "DIFFERENT",
+                      result.lines.size(), result.skipped.size());
   if (options.json != "-") fmt::print("{}", text);
   if (!options.json.empty()) write_json(options.json, json.dump(1) + "\n");
-  if (result.lines.empty()) throw UsageError(fmt::format("golden: '{}' holds no case of a kernel of this build, so nothing was checked", options.folder));
+  if (result.lines.empty())
+    throw UsageError(
+        fmt::format("golden: '{}' holds no case of a kernel of this build, so nothing was checked", options.folder));
   return result.passed() ? 0 : 1;
 }
 

@@ -22,16 +22,21 @@ int list(const Options& options) {
         std::string settings;
         for (const auto& [parameter, value] : form.settings) settings += fmt::format(":{}={}", parameter, value);
         text += fmt::format("  {:<9} {:<38} {}\n", role, form.name + settings, form.summary);
-        forms.push_back({{"name", form.name}, {"role", form.role}, {"summary", form.summary}, {"settings", form.settings}});
+        forms.push_back(
+            {{"name", form.name}, {"role", form.role}, {"summary", form.summary}, {"settings", form.settings}});
       }
-    json["kernels"].push_back({{"name", kernel}, {"contract_version", driver->contract->version}, {"waivers", driver->contract->waivers}, {"forms", forms}});
+    json["kernels"].push_back({{"name", kernel},
+                               {"contract_version", driver->contract->version},
+                               {"waivers", driver->contract->waivers},
+                               {"forms", forms}});
   }
   text += "\nproperties\n";
   for (const Property& property : properties()) {
     text += fmt::format("  {:<10} {}\n", property.name, property.proves);
     json["properties"].push_back({{"name", property.name}, {"proves", property.proves}});
   }
-  const char* power = "known-wrong forms of the kernel go through the very same plan; a survivor makes the verdict MISTRUSTED";
+  const char* power =
+      "known-wrong forms of the kernel go through the very same plan; a survivor makes the verdict MISTRUSTED";
   text += fmt::format("  {:<10} {}\n", "power", power);
   json["properties"].push_back({{"name", "power"}, {"proves", power}});
   if (options.json != "-") fmt::print("{}", text);

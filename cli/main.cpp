@@ -1,6 +1,7 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fmt/format.h>
 
 #include "cli/bench.h"
 #include "cli/commands.h"
@@ -10,7 +11,8 @@ namespace {
 
 using fractus::cli::Options;
 
-constexpr const char* about = "Decides whether a rewritten kernel may replace the one that a training run uses now, and proves it.";
+constexpr const char* about =
+    "Decides whether a rewritten kernel may replace the one that a training run uses now, and proves it.";
 constexpr const char* examples = R"(Examples:
   ./fractus-verify --candidate chunked                        the verdict on a kernel, at the training run's shapes
   ./fractus-verify --candidate chunked:block=16 --preset smoke --dtype float32
@@ -29,7 +31,8 @@ void add_candidate(CLI::App& app, Options& o) {
 }
 
 void add_run(CLI::App& app, Options& o) {
-  app.add_option("--seed", o.seed, "everything random follows from it [1]")->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
+  app.add_option("--seed", o.seed, "everything random follows from it [1]")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
   app.add_option("--budget", o.budget, "time at most, such as 30s, 10m or 1h");
   app.add_option("--dtype", o.dtype, "float32 or float64 alone; the verdict says so");
   app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
@@ -44,14 +47,16 @@ int run(int argc, char** argv) {
   Options o;
   add_candidate(app, o);
   add_run(app, o);
-  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes, a few seconds [live]")->check(CLI::IsMember({"live", "smoke"}));
+  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes, a few seconds [live]")
+      ->check(CLI::IsMember({"live", "smoke"}));
   app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
 
   CLI::App* list = app.add_subcommand("list", "kernels, forms and properties of this build");
   list->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 
-  CLI::App* replay = app.add_subcommand("replay", "run a kept failure again: expected, radius, tolerance and got at its worst element");
+  CLI::App* replay = app.add_subcommand(
+      "replay", "run a kept failure again: expected, radius, tolerance and got at its worst element");
   replay->add_option("FILE", o.file, "a file of fixtures/found")->required();
   replay->add_option("--candidate", o.candidate, "another form than the one it was found with");
   replay->add_option("--json", o.json, "as JSON to this file, or to standard output for -");

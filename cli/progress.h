@@ -17,7 +17,9 @@ class ProgressLine {
     if (terminal_) {
       if (p.seconds - shown_at_ < 0.1) return;
       shown_at_ = p.seconds;
-      fmt::print(stderr, "\r\033[K{:3.0f} %  {}  {} of {} cases, {:.0f} s", 100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total, p.seconds);
+      fmt::print(stderr, "\r\033[K{:3.0f} %  {}  {} of {} cases, {:.0f} s",
+                 100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total,
+                 p.seconds);
       std::fflush(stderr);
     } else if (p.property != property_) {
       property_ = p.property;

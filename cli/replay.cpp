@@ -33,15 +33,19 @@ int replay(const Options& options) {
   if (finding) {
     text += fmt::format("  {}\n", finding->text);
     if (!finding->index.empty())
-      text += fmt::format("  at        {}{}\n  expected  {:.17g}\n  radius    {:.3g}\n  tolerance {:.3g}\n  got       {:.17g}\n", finding->tensor,
-                          to_string(finding->index), finding->expected, finding->radius, finding->tolerance, finding->got);
+      text += fmt::format(
+          "  at        {}{}\n  expected  {:.17g}\n  radius    {:.3g}\n  tolerance {:.3g}\n  got       {:.17g}\n",
+          finding->tensor, to_string(finding->index), finding->expected, finding->radius, finding->tolerance,
+          finding->got);
   } else {
     text += "  it passes now: nothing differs beyond the certified bound\n";
   }
   text += fmt::format("{}\n", finding ? (finding->broken ? "FAILED" : "DIFFERENT") : "PASSED");
   if (options.json != "-") fmt::print("{}", text);
   if (!options.json.empty()) {
-    nlohmann::json json{{"verdict", finding ? std::string(name(verdict)) : "PASSED"}, {"case", fixture.c}, {"candidate", chosen.form.name}};
+    nlohmann::json json{{"verdict", finding ? std::string(name(verdict)) : "PASSED"},
+                        {"case", fixture.c},
+                        {"candidate", chosen.form.name}};
     if (finding) json["finding"] = to_json(*finding);
     write_json(options.json, json.dump(1) + "\n");
   }

@@ -46,7 +46,8 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
     const char* first = equals == std::string::npos ? nullptr : part.data() + equals + 1;
     const char* last = part.data() + part.size();
     if (first == nullptr || std::from_chars(first, last, value).ptr != last || first == last || value < 1)
-      throw UsageError(fmt::format("{}: wanted {}=N with N a whole number of 1 or more, got '{}'", form.name, parameter, part));
+      throw UsageError(
+          fmt::format("{}: wanted {}=N with N a whole number of 1 or more, got '{}'", form.name, parameter, part));
     settings[parameter] = value;
   }
   return settings;
@@ -57,7 +58,8 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
 std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& known) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& name : known) {
-    const bool part = !wanted.empty() && (name.find(wanted) != std::string::npos || wanted.find(name) != std::string::npos);
+    const bool part =
+        !wanted.empty() && (name.find(wanted) != std::string::npos || wanted.find(name) != std::string::npos);
     const std::size_t edits = part ? 1 : distance(wanted, name);
     if (edits <= std::max<std::size_t>(2, std::max(wanted.size(), name.size()) / 2)) ranked.emplace_back(edits, name);
   }
@@ -70,9 +72,10 @@ std::vector<std::string> nearest(const std::string& wanted, const std::vector<st
 
 void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known) {
   const auto close = nearest(wanted, known);
-  throw UsageError(fmt::format("unknown {} '{}'; {}", what, wanted,
-                               close.empty() ? known.empty() ? "there is none" : fmt::format("there are: {}", fmt::join(known, ", "))
-                                             : fmt::format("did you mean {}?", fmt::join(close, ", or "))));
+  throw UsageError(
+      fmt::format("unknown {} '{}'; {}", what, wanted,
+                  close.empty() ? known.empty() ? "there is none" : fmt::format("there are: {}", fmt::join(known, ", "))
+                                : fmt::format("did you mean {}?", fmt::join(close, ", or "))));
 }
 
 std::chrono::duration<double> duration_from(const std::string& text) {
@@ -109,7 +112,9 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
     if (form.name == name) matches.push_back(&form), kernels.insert(form.kernel);
   }
   if (matches.empty()) unknown("candidate", name, known);
-  if (kernels.size() > 1) throw UsageError(fmt::format("candidate '{}' exists for {}; say which with --kernel", name, fmt::join(kernels, ", ")));
+  if (kernels.size() > 1)
+    throw UsageError(
+        fmt::format("candidate '{}' exists for {}; say which with --kernel", name, fmt::join(kernels, ", ")));
   const FormInfo& form = *matches.front();
   Chosen chosen{find_driver(form.kernel), form, {}};
   if (colon != std::string::npos) chosen.settings = settings_from(candidate.substr(colon + 1), form);
@@ -126,7 +131,8 @@ void require_properties(const std::vector<std::string>& names) {
 
 void require_waivers(const std::vector<std::string>& names, const Contract& contract) {
   for (const std::string& name : names)
-    if (!contains(contract.waivers, name)) unknown(fmt::format("waiver of {}", contract.kernel), name, contract.waivers);
+    if (!contains(contract.waivers, name))
+      unknown(fmt::format("waiver of {}", contract.kernel), name, contract.waivers);
 }
 
 std::vector<DType> dtypes_from(const std::string& text) {

@@ -32,7 +32,9 @@ void write_report(const std::filesystem::path& folder, const Result& result) {
 
 int verify(const Options& options) {
   if (options.candidate.empty())
-    throw UsageError("no candidate: name one with --candidate, for instance --candidate chunked; './fractus-verify list' shows them");
+    throw UsageError(
+        "no candidate: name one with --candidate, for instance --candidate chunked; './fractus-verify list' shows "
+        "them");
   const std::vector<std::string> only = split(options.only), waived = split(options.waive);
   require_properties(only);
   const auto dtypes = dtypes_from(options.dtype);
@@ -51,7 +53,8 @@ int verify(const Options& options) {
                                .dtypes = dtypes,
                                .only = only},
                               workshop.forms());
-  fmt::print(stderr, "plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size());
+  fmt::print(stderr, "plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16),
+             plan.cases.size());
 
   ProgressLine progress;
   settings.waived = waived;
@@ -62,15 +65,18 @@ int verify(const Options& options) {
   progress.clear();
 
   const bool json_on_stdout = options.json == "-";
-  fmt::print(json_on_stdout ? stderr : stdout, "{}", to_text(result, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO)));
+  fmt::print(json_on_stdout ? stderr : stdout, "{}",
+             to_text(result, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO)));
   std::fflush(stdout);
   const std::filesystem::path folder =
-      options.report.empty() ? root() / "build" / "report" / fmt::format("{}-{}", result.kernel, result.candidate) : std::filesystem::path(options.report);
+      options.report.empty() ? root() / "build" / "report" / fmt::format("{}-{}", result.kernel, result.candidate)
+                             : std::filesystem::path(options.report);
   try_to_write("the report", [&] {
     write_report(folder, result);
     fmt::print(stderr, "report: {}\n", (folder / "report.md").string());
   });
-  if (!options.json.empty()) try_to_write("the JSON result", [&] { write_json(options.json, to_json(result).dump(1) + "\n"); });
+  if (!options.json.empty())
+    try_to_write("the JSON result", [&] { write_json(options.json, to_json(result).dump(1) + "\n"); });
   return static_cast<int>(result.verdict);
 }
 

@@ -12,6 +12,8 @@ Array zeros(std::string name, DType dtype, Shape shape) {
   return {std::move(name), dtype, std::move(shape), std::vector<double>(count, 0.0)};
 }
 
-double rounded(double x, DType dtype) { return dtype == DType::float32 ? static_cast<double>(static_cast<float>(x)) : x; }
+double rounded(double x, DType dtype) {
+  return dtype == DType::float32 ? static_cast<double>(static_cast<float>(x)) : x;
+}
 
 }  // namespace fractus

@@ -17,7 +17,8 @@ std::string_view name(Layout layout) {
 Layout layout_from(std::string_view text) {
   for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded})
     if (text == name(layout)) return layout;
-  throw std::invalid_argument("unknown layout '" + std::string(text) + "': wanted contiguous, transposed, sliced or expanded");
+  throw std::invalid_argument("unknown layout '" + std::string(text) +
+                              "': wanted contiguous, transposed, sliced or expanded");
 }
 
 }  // namespace fractus

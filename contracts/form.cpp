@@ -34,7 +34,8 @@ Registration::Registration(Form form) { registry().push_back(std::move(form)); }
 
 void check_inputs(const Contract& contract, const Tensors& inputs) {
   if (inputs.size() != contract.inputs.size())
-    throw std::invalid_argument(fmt::format("{}: wanted {} tensors, got {}", contract.kernel, contract.inputs.size(), inputs.size()));
+    throw std::invalid_argument(
+        fmt::format("{}: wanted {} tensors, got {}", contract.kernel, contract.inputs.size(), inputs.size()));
 
   const at::Tensor* first = nullptr;
   Dims dims;
@@ -44,7 +45,8 @@ void check_inputs(const Contract& contract, const Tensors& inputs) {
     const at::Tensor& tensor = inputs[i];
     if (!tensor.defined()) {
       if (spec.optional) continue;
-      throw std::invalid_argument(fmt::format("{}: {} is missing; wanted a tensor {}", contract.kernel, spec.name, wanted_text(spec)));
+      throw std::invalid_argument(
+          fmt::format("{}: {} is missing; wanted a tensor {}", contract.kernel, spec.name, wanted_text(spec)));
     }
     if (tensor.dim() != static_cast<std::int64_t>(spec.dims.size()))
       throw std::invalid_argument(fmt::format("{}: {}: wanted {} dimensions {}, got {}", contract.kernel, spec.name,
@@ -52,7 +54,8 @@ void check_inputs(const Contract& contract, const Tensors& inputs) {
     if (first == nullptr) {
       first = &tensor;
       if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)
-        throw std::invalid_argument(fmt::format("{}: {}: wanted float32 or float64, got {}", contract.kernel, spec.name, text_of(tensor)));
+        throw std::invalid_argument(
+            fmt::format("{}: {}: wanted float32 or float64, got {}", contract.kernel, spec.name, text_of(tensor)));
     } else if (tensor.scalar_type() != first->scalar_type() || tensor.device() != first->device()) {
       throw std::invalid_argument(fmt::format("{}: {}: wanted {} on {} like {}, got {}", contract.kernel, spec.name,
                                               c10::toString(first->scalar_type()), first->device().str(),

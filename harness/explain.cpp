@@ -19,7 +19,8 @@ std::string shown(const std::filesystem::path& file) {
 
 }  // namespace
 
-void explain(const Driver& driver, const Property& property, const Case& c, Attached& candidate, const std::filesystem::path& fixtures, PropertyResult& record) {
+void explain(const Driver& driver, const Property& property, const Case& c, Attached& candidate,
+             const std::filesystem::path& fixtures, PropertyResult& record) {
   Witness witness{.found = c, .smallest = c};
   const auto settings = candidate.subject().settings;
   if (record.finding->kind != "timed-out") {  // each attempt would cost the whole time limit
@@ -43,8 +44,11 @@ void explain(const Driver& driver, const Property& property, const Case& c, Atta
     if (!shows()) {
       fixture.after_another = true;
       const bool behind_another = shows();
-      record.notes.push_back(behind_another ? "it shows only behind another call of the same shapes: the form keeps something between calls"
-                                            : "it does not show in a fresh process, nor behind one other call: it depends on more of the calls before it");
+      record.notes.push_back(
+          behind_another
+              ? "it shows only behind another call of the same shapes: the form keeps something between calls"
+              : "it does not show in a fresh process, nor behind one other call: it depends on more of the calls "
+                "before it");
     }
   }
   try {

@@ -18,13 +18,16 @@ using nlohmann::json;
 // One file's tensors under the names of the contract: inputs as they are, cotangents g*, gradients d*, *_f64 in double.
 class Recorded {
  public:
-  Recorded(const Workshop& workshop, const std::filesystem::path& file) : file_(file), arrays_(workshop.read_archive(file)) {}
+  Recorded(const Workshop& workshop, const std::filesystem::path& file)
+      : file_(file), arrays_(workshop.read_archive(file)) {}
 
   Array get(const std::string& name, const std::string& as, const Shape* shape) const {
     const auto found = std::find_if(arrays_.begin(), arrays_.end(), [&](const Array& a) { return a.name == name; });
-    if (found == arrays_.end()) throw std::runtime_error(fmt::format("'{}': tensor '{}' is missing", file_.string(), name));
+    if (found == arrays_.end())
+      throw std::runtime_error(fmt::format("'{}': tensor '{}' is missing", file_.string(), name));
     if (shape != nullptr && found->shape != *shape)
-      throw std::runtime_error(fmt::format("'{}': tensor '{}': wanted shape {}, got {}", file_.string(), name, to_string(*shape), to_string(found->shape)));
+      throw std::runtime_error(fmt::format("'{}': tensor '{}': wanted shape {}, got {}", file_.string(), name,
+                                           to_string(*shape), to_string(found->shape)));
     Array array = *found;
     array.name = as;
     return array;
@@ -99,18 +102,21 @@ GoldenLine line_of(const std::string& file, const std::string& what, const Outco
   return line;
 }
 
-void check_file(const Workshop& workshop, const Driver& driver, const std::filesystem::path& folder, const std::string& file, GoldenResult& result) {
+void check_file(const Workshop& workshop, const Driver& driver, const std::filesystem::path& folder,
+                const std::string& file, GoldenResult& result) {
   const Recorded recorded(workshop, folder / file);
   for (DType dtype : {DType::float32, DType::float64}) {
     const Case c = case_of(driver, recorded, dtype);
     Expectation expectation(driver, c, problem_of(driver, recorded, c), 2);
-    result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)), compare(expectation, recorded_answer(driver, recorded, c))));
+    result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)),
+                                   compare(expectation, recorded_answer(driver, recorded, c))));
     for (const FormInfo& form : workshop.forms()) {
       if (form.kernel != driver.contract->kernel || form.role == "wrong") continue;
       Attached attached(workshop, form, {});
       const Subject subject = attached.subject();
       // Form and record each lie within the tolerance of the truth, so they agree within twice that.
-      result.lines.push_back(line_of(file, fmt::format("{} {}", form.name, name(dtype)), call_and_compare(expectation, subject, call_of(expectation, subject))));
+      result.lines.push_back(line_of(file, fmt::format("{} {}", form.name, name(dtype)),
+                                     call_and_compare(expectation, subject, call_of(expectation, subject))));
     }
   }
 }
@@ -127,7 +133,8 @@ GoldenResult golden(const Workshop& workshop, const std::filesystem::path& folde
   json cases;
   try {
     cases = field<json>(json::parse(read_whole(index_file)), "cases");
-    if (!cases.is_array()) throw std::invalid_argument(std::string("field 'cases': wanted a list, got ") + cases.type_name());
+    if (!cases.is_array())
+      throw std::invalid_argument(std::string("field 'cases': wanted a list, got ") + cases.type_name());
     for (std::size_t i = 0; i < cases.size(); ++i) {
       try {
         field<std::string>(cases[i], "file");
@@ -144,8 +151,10 @@ GoldenResult golden(const Workshop& workshop, const std::filesystem::path& folde
   for (const json& entry : cases) {
     const auto file = field<std::string>(entry, "file");
     const auto kernel = field<std::string>(entry, "kernel");
-    if (const Driver* driver = find_driver(kernel)) check_file(workshop, *driver, folder, file, result);
-    else result.skipped.push_back(fmt::format("{} ({})", file, kernel));
+    if (const Driver* driver = find_driver(kernel))
+      check_file(workshop, *driver, folder, file, result);
+    else
+      result.skipped.push_back(fmt::format("{} ({})", file, kernel));
   }
   return result;
 }

@@ -11,7 +11,7 @@ namespace fractus {
 
 struct GoldenLine {
   std::string file;
-  std::string what;    // "recorded float32", "recorded float64", or a form's name and dtype
+  std::string what;  // "recorded float32", "recorded float64", or a form's name and dtype
   bool passed = false;
   double worst_ratio = 0;  // error over tolerance against the oracle
   std::string text;        // the finding, where there is one

@@ -7,7 +7,8 @@
 //     error(x) = gamma(n) (m + e) + e
 //
 // bounds |computed - v| for EVERY order, blocking and distribution of the same sums and products, since n counts the
-// longest path and m ignores cancellation (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.1 and 3.4).
+// longest path and m ignores cancellation (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.1
+// and 3.4).
 #pragma once
 
 #include <algorithm>
@@ -93,7 +94,8 @@ Companion<judged> operator-(const Companion<judged>& a, const Companion<judged>&
 
 template <DType judged>
 Companion<judged> operator*(const Companion<judged>& a, const Companion<judged>& b) {
-  return {a.v * b.v, a.m * b.m, a.n + b.n + 1, a.e * b.m + a.m * b.e + a.e * b.e + underflow<judged>(a.w, b.w), std::max(a.w, b.w)};
+  return {a.v * b.v, a.m * b.m, a.n + b.n + 1, a.e * b.m + a.m * b.e + a.e * b.e + underflow<judged>(a.w, b.w),
+          std::max(a.w, b.w)};
 }
 
 // What is known of a denominator: its certified lower bound, or none.
@@ -132,7 +134,8 @@ void may_add(Companion<judged>& x, std::size_t terms) {
   x.n += static_cast<double>(terms);
 }
 
-// The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded once.
+// The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded
+// once.
 template <DType judged>
 struct PowerOfTen<Companion<judged>> {
   static Companion<judged> of(int exponent) {

@@ -10,7 +10,8 @@ namespace fractus::oracle {
 
 using Rational = boost::multiprecision::cpp_rational;
 // Expression templates off: a definition's `auto` would otherwise hold references to temporaries.
-using Float50 = boost::multiprecision::number<boost::multiprecision::cpp_bin_float_50::backend_type, boost::multiprecision::et_off>;
+using Float50 =
+    boost::multiprecision::number<boost::multiprecision::cpp_bin_float_50::backend_type, boost::multiprecision::et_off>;
 
 template <>
 struct PowerOfTen<Rational> {

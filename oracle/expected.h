@@ -21,10 +21,10 @@ struct ExpectedTensor {
 
 struct Expected {
   DType dtype = DType::float32;
-  double radius_per_tolerance = 0;  // |value + remainder - truth| <= tolerance * radius_per_tolerance
-  std::vector<ExpectedTensor> outputs;                 // in the contract's order
+  double radius_per_tolerance = 0;      // |value + remainder - truth| <= tolerance * radius_per_tolerance
+  std::vector<ExpectedTensor> outputs;  // in the contract's order
   std::vector<std::optional<ExpectedTensor>> gradients;  // by input; absent where none was asked for
-  bool shared_edge = false;          // the call holds a row at which the form in production is known to have NaN gradients
+  bool shared_edge = false;  // the call holds a row at which the form in production is known to have NaN gradients
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
 };
 
@@ -43,7 +43,8 @@ inline Judgement judge(const ExpectedTensor& expected, double radius_per_toleran
   double error = got - expected.value[i];
   if (!expected.remainder.empty()) error -= expected.remainder[i];
   error = std::fabs(error);
-  if (!(error < std::numeric_limits<double>::infinity())) return {Verdict::different, error, std::numeric_limits<double>::infinity()};
+  if (!(error < std::numeric_limits<double>::infinity()))
+    return {Verdict::different, error, std::numeric_limits<double>::infinity()};
   const double radius = tolerance * radius_per_tolerance;
   const double ratio = error == 0 ? 0 : error / tolerance;
   if (error + radius <= tolerance) return {Verdict::equal, error, ratio};

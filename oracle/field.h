@@ -14,7 +14,8 @@ class Field {
   static constexpr std::uint64_t p = (std::uint64_t{1} << 61) - 1;
 
   Field() = default;
-  explicit Field(std::int64_t x) : x_(x >= 0 ? static_cast<std::uint64_t>(x) % p : p - 1 - (static_cast<std::uint64_t>(-(x + 1)) % p)) {}
+  explicit Field(std::int64_t x)
+      : x_(x >= 0 ? static_cast<std::uint64_t>(x) % p : p - 1 - (static_cast<std::uint64_t>(-(x + 1)) % p)) {}
 
   std::uint64_t residue() const { return x_; }
   bool operator==(const Field&) const = default;

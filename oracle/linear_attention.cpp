@@ -34,7 +34,8 @@ const Array* array_or_null(const std::vector<std::optional<Array>>& arrays, std:
 
 // Rows [first, first + rows) of an array seen as (.., columns); zeros where the array is absent.
 template <class R>
-Matrix<R> rows_of(const Array* array, std::size_t first, std::size_t rows, std::size_t columns, const std::function<R(double)>& leaf) {
+Matrix<R> rows_of(const Array* array, std::size_t first, std::size_t rows, std::size_t columns,
+                  const std::function<R(double)>& leaf) {
   Matrix<R> matrix = zero_matrix<R>(rows, columns);
   if (array == nullptr) return matrix;
   const double* value = array->values.data() + first * columns;
@@ -48,7 +49,8 @@ using Leaf = std::function<R(double)>;
 
 // One group of the call in the number type R; leaves[0..4] make the inputs' numbers, leaves[5..7] the cotangents'.
 template <class R>
-Result<R> evaluate_group(const Question& question, std::size_t g, const std::vector<Leaf<R>>& leaves, const Settle<R>& settle) {
+Result<R> evaluate_group(const Question& question, std::size_t g, const std::vector<Leaf<R>>& leaves,
+                         const Settle<R>& settle) {
   const auto [G, T, D] = extents_of(question);
   const auto input = [&](std::size_t i, std::size_t rows) {
     return rows_of<R>(array_or_null(question.inputs, i), g * rows, rows, D, leaves[i]);
@@ -96,7 +98,8 @@ void for_each_group(std::size_t G, int threads, const std::function<void(std::si
 
 ExpectedTensor blank(const std::string& name, Shape shape, bool with_remainder) {
   const auto count = static_cast<std::size_t>(element_count(shape));
-  return {name, std::move(shape), std::vector<double>(count), std::vector<double>(with_remainder ? count : 0), std::vector<double>(count)};
+  return {name, std::move(shape), std::vector<double>(count), std::vector<double>(with_remainder ? count : 0),
+          std::vector<double>(count)};
 }
 
 template <DType judged>
@@ -142,8 +145,8 @@ Expected expected_in(const Question& question) {
   Expected result;
   result.dtype = judged;
   // error(x) is a sum of products of terms that grow at least linearly in u, so what the base's own roundings did to v
-  // is at most the same expression times u_base / u; doubled, for what that leaves out of second order. Two doubles hold
-  // a float128 to 2^-107 of |v| only, and |v| is at most tolerance / u.
+  // is at most the same expression times u_base / u; doubled, for what that leaves out of second order. Two doubles
+  // hold a float128 to 2^-107 of |v| only, and |v| is at most tolerance / u.
   result.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
   if (wide) result.radius_per_tolerance += 0x1p-107 / unit_roundoff(judged);
   result.outputs = {blank("y", tokens, wide), blank("S", state, wide), blank("z", normaliser, wide)};
@@ -160,7 +163,8 @@ Expected expected_in(const Question& question) {
       return settled_by<judged>(question.answered_y, g * T + t, num);
     });
     in_doubt += group.rows_in_doubt;
-    if (has_shared_edge(group.outputs.y, array_or_null(question.inputs, 0)->values.data() + g * T * D)) shared_edge = true;
+    if (has_shared_edge(group.outputs.y, array_or_null(question.inputs, 0)->values.data() + g * T * D))
+      shared_edge = true;
     store(group.outputs.y, result.outputs[0], g);
     store(group.outputs.S, result.outputs[1], g);
     store(group.outputs.z, result.outputs[2], g * D);
@@ -185,8 +189,10 @@ struct Collector {
     for (std::size_t c = 0; c < row.size(); ++c) {
       const Lattice<bits> number = row.get(c);
       if (number.m > 0) fullness = std::max(fullness, std::ldexp(number.m, -bits - number.grid));
-      if (!is_exact(number)) values.reset();
-      else if (values) values->push_back(number.v);
+      if (!is_exact(number))
+        values.reset();
+      else if (values)
+        values->push_back(number.v);
     }
   }
   template <int bits>
@@ -196,7 +202,8 @@ struct Collector {
 };
 
 template <int bits>
-Exactness exactness_in(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units) {
+Exactness exactness_in(const Question& question, const std::vector<int>& units,
+                       const std::vector<int>& cotangent_units) {
   using R = Lattice<bits>;
   std::vector<Leaf<R>> leaves;
   for (const std::vector<int>* list : {&units, &cotangent_units})
@@ -209,7 +216,8 @@ Exactness exactness_in(const Question& question, const std::vector<int>& units, 
   const Collector collect{result.fullness};
   for (std::size_t g = 0; g < extents_of(question).G; ++g) {
     // A den that no order is sure of leaves y and what flows through it uncertified.
-    const Result<R> group = evaluate_group<R>(question, g, leaves, [](std::size_t, const Row<R>&) { return Branch::cut; });
+    const Result<R> group =
+        evaluate_group<R>(question, g, leaves, [](std::size_t, const Row<R>&) { return Branch::cut; });
     const bool y_in_doubt = group.rows_in_doubt > 0;
     if (y_in_doubt) {
       result.outputs[0].reset();
@@ -233,7 +241,8 @@ Exactness exactness_in(const Question& question, const std::vector<int>& units, 
 }  // namespace
 
 Expected expected(const Question& question) {
-  return question.dtype == DType::float32 ? expected_in<DType::float32>(question) : expected_in<DType::float64>(question);
+  return question.dtype == DType::float32 ? expected_in<DType::float32>(question)
+                                          : expected_in<DType::float64>(question);
 }
 
 Exactness exactness(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units) {

@@ -67,9 +67,10 @@ Row<R> divide(const Row<R>& x, const R& den, Branch branch) {
   return branch == Branch::divide ? x_over_den : hull_with_zero(x_over_den);
 }
 
-// q (S0 + sum k v) may be regrouped as q S0 + sum (q k) v: the scores q k are contracted over D first, and one accumulator
-// then takes both their products with v and the D terms of q S0 (a matrix product with a nonzero initial value). Such a
-// path has D more additions than contracting the sum; dq, dk and dv have the same two parts. Hence may_add(.., D).
+// q (S0 + sum k v) may be regrouped as q S0 + sum (q k) v: the scores q k are contracted over D first, and one
+// accumulator then takes both their products with v and the D terms of q S0 (a matrix product with a nonzero initial
+// value). Such a path has D more additions than contracting the sum; dq, dk and dv have the same two parts. Hence
+// may_add(.., D).
 //
 // Forward, and the adjoint where cotangents are given. T is the number of rows of q and may be 0.
 template <class R>

@@ -10,10 +10,10 @@
 namespace fractus::oracle::linear_attention {
 
 struct Question {
-  DType dtype = DType::float32;                 // float32 or float64: the judged type
-  std::vector<std::optional<Array>> inputs;     // q, k, v (G,T,D), S0 (G,D,D), z0 (G,D); the last two may be absent
-  std::vector<std::optional<Array>> cotangents; // of y, S, z; all absent (or none given): no gradients
-  const Array* answered_y = nullptr;            // the judged kernel's y: settles the rows that the interval cannot
+  DType dtype = DType::float32;                  // float32 or float64: the judged type
+  std::vector<std::optional<Array>> inputs;      // q, k, v (G,T,D), S0 (G,D,D), z0 (G,D); the last two may be absent
+  std::vector<std::optional<Array>> cotangents;  // of y, S, z; all absent (or none given): no gradients
+  const Array* answered_y = nullptr;             // the judged kernel's y: settles the rows that the interval cannot
   int threads = 1;
 };
 

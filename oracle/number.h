@@ -9,7 +9,8 @@
 
 namespace fractus::oracle {
 
-// A cut sends a row to `divide` or to `cut`. `either`: the certified interval straddles the threshold, so both are right.
+// A cut sends a row to `divide` or to `cut`. `either`: the certified interval straddles the threshold, so both are
+// right.
 enum class Branch { divide, cut, either };
 
 // 10^exponent in the number system. Specialised where the nearest double is not what the contract means (exact types).

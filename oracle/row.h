@@ -59,7 +59,8 @@ Row<R> quotient(const Row<R>& x, const R& den) {
   return result;
 }
 
-// A row that stands for both x and 0 where a cut could not be decided. Only a type that carries an interval can hold both.
+// A row that stands for both x and 0 where a cut could not be decided. Only a type that carries an interval can hold
+// both.
 template <class R>
 Row<R> hull_with_zero(const Row<R>& x) {
   return x;

@@ -16,7 +16,10 @@ constexpr const char* self = "carry";
 
 std::vector<std::vector<std::int64_t>> cuts(std::int64_t T, std::int64_t block) {
   std::vector<std::vector<std::int64_t>> list{{1, T - 1}, {T - 1, 1}, {0, T}, {T, 0}};
-  if (T > block + 1) list.insert(list.end(), {{block, T - block}, {block - 1, T - block + 1}, {block + 1, T - block - 1}, {1, block - 1, T - block}});
+  if (T > block + 1)
+    list.insert(
+        list.end(),
+        {{block, T - block}, {block - 1, T - block + 1}, {block + 1, T - block - 1}, {1, block - 1, T - block}});
   if (T <= 16) list.emplace_back(static_cast<std::size_t>(T), 1);  // token by token
   if (T >= 6) list.push_back({T / 3, 0, T / 3, T - 2 * (T / 3)});
   std::erase_if(list, [](const auto& pieces) { return *std::min_element(pieces.begin(), pieces.end()) < 0; });
@@ -45,14 +48,16 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
   const auto fractions = rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1001));
-  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always), rc::gen::resize(4, fractions)),
+  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always),
+                                    rc::gen::resize(4, fractions)),
                       [symbol = driver.sequence_symbol](const auto& draw) {
                         Case c = draw.first;
                         const std::int64_t T = c.dims.at(symbol);
                         std::vector<std::int64_t> borders{0, T};
                         for (int fraction : draw.second) borders.push_back(T * fraction / 1000);
                         std::sort(borders.begin(), borders.end());
-                        for (std::size_t i = 1; i < borders.size(); ++i) c.pieces.push_back(borders[i] - borders[i - 1]);
+                        for (std::size_t i = 1; i < borders.size(); ++i)
+                          c.pieces.push_back(borders[i] - borders[i - 1]);
                         return c;
                       });
 }
@@ -69,11 +74,15 @@ struct Sequence {
   bool runs_along(const TensorSpec& spec) const { return contains(driver.along_sequence, spec.name); }
   std::size_t input_index(const std::string& name) const {
     const auto& inputs = driver.contract->inputs;
-    return static_cast<std::size_t>(std::find_if(inputs.begin(), inputs.end(), [&](const TensorSpec& s) { return s.name == name; }) - inputs.begin());
+    return static_cast<std::size_t>(
+        std::find_if(inputs.begin(), inputs.end(), [&](const TensorSpec& s) { return s.name == name; }) -
+        inputs.begin());
   }
   std::size_t output_index(const std::string& name) const {
     const auto& outputs = driver.contract->outputs;
-    return static_cast<std::size_t>(std::find_if(outputs.begin(), outputs.end(), [&](const TensorSpec& s) { return s.name == name; }) - outputs.begin());
+    return static_cast<std::size_t>(
+        std::find_if(outputs.begin(), outputs.end(), [&](const TensorSpec& s) { return s.name == name; }) -
+        outputs.begin());
   }
 };
 
@@ -82,7 +91,8 @@ Call piece_call(const Sequence& sequence, std::int64_t start, std::int64_t lengt
   Call call = sequence.whole;
   const auto& contract = *sequence.driver.contract;
   for (std::size_t i = 0; i < contract.inputs.size(); ++i)
-    if (call.inputs[i] && sequence.runs_along(contract.inputs[i])) call.inputs[i] = slice(*call.inputs[i], sequence.dim_of(contract.inputs[i]), start, length);
+    if (call.inputs[i] && sequence.runs_along(contract.inputs[i]))
+      call.inputs[i] = slice(*call.inputs[i], sequence.dim_of(contract.inputs[i]), start, length);
   for (std::size_t j = 0; j < contract.outputs.size(); ++j)
     if (call.cotangents[j] && sequence.runs_along(contract.outputs[j]))
       call.cotangents[j] = slice(*call.cotangents[j], sequence.dim_of(contract.outputs[j]), start, length);
@@ -135,7 +145,8 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     for (std::size_t i = calls.size(); i-- > 0;) {
       if (i + 1 < calls.size()) pass_back(sequence, calls[i + 1], answers[i + 1], calls[i]);
       if (i > 0)
-        for (const auto& [output, input] : sequence.driver.carry) calls[i].gradients[sequence.input_index(input)] = true;
+        for (const auto& [output, input] : sequence.driver.carry)
+          calls[i].gradients[sequence.input_index(input)] = true;
       answers[i] = subject.call(calls[i]);
       if (auto finding = trouble(answers[i])) return {.finding = std::move(finding)};
     }
@@ -146,16 +157,20 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     std::vector<Array> parts;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const std::optional<Array> part = part_of(answers[i]);
-      if (part) parts.push_back(*part);
-      else if (c.pieces[i] > 0) return std::nullopt;
+      if (part)
+        parts.push_back(*part);
+      else if (c.pieces[i] > 0)
+        return std::nullopt;
     }
     return parts.empty() ? std::nullopt : std::optional<Array>(joined(parts, sequence.dim_of(spec)));
   };
   for (std::size_t j = 0; j < contract.outputs.size(); ++j)
     if (sequence.runs_along(contract.outputs[j]))
-      whole.outputs[j] = *join(contract.outputs[j], [j](const Answer& a) { return std::optional<Array>(a.outputs[j]); });
+      whole.outputs[j] =
+          *join(contract.outputs[j], [j](const Answer& a) { return std::optional<Array>(a.outputs[j]); });
   for (std::size_t i = 0; i < whole.gradients.size(); ++i)
-    if (sequence.runs_along(contract.inputs[i])) whole.gradients[i] = join(contract.inputs[i], [i](const Answer& a) { return a.gradients[i]; });
+    if (sequence.runs_along(contract.inputs[i]))
+      whole.gradients[i] = join(contract.inputs[i], [i](const Answer& a) { return a.gradients[i]; });
   return compare(expectation, whole);
 }
 
@@ -163,7 +178,8 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 
 Property carry_property() {
   return {.name = self,
-          .proves = "every split of a sequence agrees with the whole, states and their gradients passed from piece to piece",
+          .proves =
+              "every split of a sequence agrees with the whole, states and their gradients passed from piece to piece",
           .applies = [](const Driver& driver) { return !driver.carry.empty(); },
           .plan = plan,
           .random = random,

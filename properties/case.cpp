@@ -30,9 +30,12 @@ std::string label(const Case& c) {
 }
 
 void to_json(nlohmann::json& json, const Case& c) {
-  json = {{"kernel", c.kernel},   {"property", c.property},     {"variant", c.variant}, {"dtype", name(c.dtype)},
-          {"dims", c.dims},       {"fill", c.fill},             {"seed", c.seed},       {"absent", c.absent},
-          {"frozen", c.frozen},   {"cotangents", c.cotangents}, {"pieces", c.pieces},   {"layout", name(c.layout)},
+  json = {{"kernel", c.kernel},    {"property", c.property},
+          {"variant", c.variant},  {"dtype", name(c.dtype)},
+          {"dims", c.dims},        {"fill", c.fill},
+          {"seed", c.seed},        {"absent", c.absent},
+          {"frozen", c.frozen},    {"cotangents", c.cotangents},
+          {"pieces", c.pieces},    {"layout", name(c.layout)},
           {"settings", c.settings}};
 }
 

@@ -15,16 +15,16 @@ namespace fractus {
 struct Case {
   std::string kernel;
   std::string property;
-  std::string variant;                         // what the property does with the call; its own word, may be empty
+  std::string variant;  // what the property does with the call; its own word, may be empty
   DType dtype = DType::float32;
   Dims dims;
-  std::string fill;                            // the distribution of the values, one of the driver's
-  std::uint64_t seed = 0;                      // of the values
-  std::vector<std::string> absent;             // optional inputs that are not passed
-  std::vector<std::string> cotangents;         // outputs that receive one; none: no backward
-  std::vector<std::string> frozen;             // differentiable inputs that do not require a gradient
+  std::string fill;                     // the distribution of the values, one of the driver's
+  std::uint64_t seed = 0;               // of the values
+  std::vector<std::string> absent;      // optional inputs that are not passed
+  std::vector<std::string> cotangents;  // outputs that receive one; none: no backward
+  std::vector<std::string> frozen;      // differentiable inputs that do not require a gradient
   Layout layout = Layout::contiguous;
-  std::vector<std::int64_t> pieces;            // lengths along T, for a split sequence
+  std::vector<std::int64_t> pieces;              // lengths along T, for a split sequence
   std::map<std::string, std::int64_t> settings;  // of the candidate, where the case fixes any
 
   bool operator==(const Case&) const = default;

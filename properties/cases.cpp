@@ -24,7 +24,8 @@ std::vector<std::string> subset(const std::vector<std::string>& names, int mask)
 
 }  // namespace
 
-Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims, const std::string& fill) {
+Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims,
+               const std::string& fill) {
   Case c;
   c.kernel = driver.contract->kernel;
   c.property = property;
@@ -46,33 +47,37 @@ std::string size_class(const Driver& driver, const Case& c) {
   if (driver.sequence_symbol.empty()) return "";
   const auto length = static_cast<std::uint64_t>(c.dims.at(driver.sequence_symbol));
   const std::uint64_t low = std::bit_floor(length);
-  return low <= 1 ? fmt::format("{} {}", driver.sequence_symbol, length) : fmt::format("{} {}-{}", driver.sequence_symbol, low, 2 * low - 1);
+  return low <= 1 ? fmt::format("{} {}", driver.sequence_symbol, length)
+                  : fmt::format("{} {}-{}", driver.sequence_symbol, low, 2 * low - 1);
 }
 
 rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, const std::string& property,
                           const std::vector<std::string>& fills, Backward backward) {
   const auto outputs = output_names(driver), optional = optional_inputs(driver);
   const auto inputs = names_where(driver.contract->inputs, [](const TensorSpec& spec) { return spec.differentiable; });
-  const auto any_subset = [](const std::vector<std::string>& names, int smallest) { return rc::gen::inRange(smallest, 1 << names.size()); };
+  const auto any_subset = [](const std::vector<std::string>& names, int smallest) {
+    return rc::gen::inRange(smallest, 1 << names.size());
+  };
   // Mostly everything present: a subset of two optional inputs is "both" three times out of five.
   const auto absent = rc::gen::weightedOneOf<int>({{2, rc::gen::just(0)}, {3, any_subset(optional, 0)}});
-  const auto cotangents = rc::gen::weightedOneOf<int>({{1, rc::gen::just((1 << outputs.size()) - 1)}, {1, any_subset(outputs, 1)}});
+  const auto cotangents =
+      rc::gen::weightedOneOf<int>({{1, rc::gen::just((1 << outputs.size()) - 1)}, {1, any_subset(outputs, 1)}});
   const auto frozen = rc::gen::weightedOneOf<int>({{4, rc::gen::just(0)}, {1, any_subset(inputs, 0)}});
-  return rc::gen::map(
-      rc::gen::tuple(rc::gen::elementOf(settings.dtypes), driver.random_shape(settings.block), rc::gen::elementOf(fills), absent, cotangents,
-                     frozen, rc::gen::inRange<std::uint64_t>(0, std::uint64_t{1} << 53)),
-      [&driver, property, backward, outputs, optional, inputs](const auto& draw) {
-        const auto& [dtype, dims, fill, absent_mask, cotangent_mask, frozen_mask, seed] = draw;
-        Case c = base_case(driver, property, dtype, dims, fill);
-        c.absent = subset(optional, absent_mask);
-        c.seed = seed;
-        if (backward == Backward::always) {
-          c.cotangents = subset(outputs, cotangent_mask);
-          const auto candidates = subset(inputs, frozen_mask);
-          if (candidates.size() < inputs.size()) c.frozen = candidates;
-        }
-        return c;
-      });
+  return rc::gen::map(rc::gen::tuple(rc::gen::elementOf(settings.dtypes), driver.random_shape(settings.block),
+                                     rc::gen::elementOf(fills), absent, cotangents, frozen,
+                                     rc::gen::inRange<std::uint64_t>(0, std::uint64_t{1} << 53)),
+                      [&driver, property, backward, outputs, optional, inputs](const auto& draw) {
+                        const auto& [dtype, dims, fill, absent_mask, cotangent_mask, frozen_mask, seed] = draw;
+                        Case c = base_case(driver, property, dtype, dims, fill);
+                        c.absent = subset(optional, absent_mask);
+                        c.seed = seed;
+                        if (backward == Backward::always) {
+                          c.cotangents = subset(outputs, cotangent_mask);
+                          const auto candidates = subset(inputs, frozen_mask);
+                          if (candidates.size() < inputs.size()) c.frozen = candidates;
+                        }
+                        return c;
+                      });
 }
 
 }  // namespace fractus

@@ -9,7 +9,8 @@
 namespace fractus {
 
 // A forward case of the property with every input present.
-Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims, const std::string& fill);
+Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims,
+               const std::string& fill);
 
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);

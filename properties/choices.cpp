@@ -35,7 +35,9 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 
 Property choices_property() {
   return {.name = self,
-          .proves = "both sides of a cut as the contract says, one unit in the last place to either side, either branch where it is in doubt",
+          .proves =
+              "both sides of a cut as the contract says, one unit in the last place to either side, either branch "
+              "where it is in doubt",
           .applies = [](const Driver& driver) { return !driver.choice_fill.empty(); },
           .plan = plan,
           .random = random,

@@ -15,9 +15,12 @@ bool is_empty_call(const Case& c) {
 }
 
 // -0 and 0 are the same number to every contract; NaN is no number to any.
-bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a + 0.0) == std::bit_cast<std::uint64_t>(b + 0.0); }
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a + 0.0) == std::bit_cast<std::uint64_t>(b + 0.0);
+}
 
-Finding element_finding(const std::string& kind, const oracle::ExpectedTensor& expected, double radius_per_tolerance, std::size_t i, double got) {
+Finding element_finding(const std::string& kind, const oracle::ExpectedTensor& expected, double radius_per_tolerance,
+                        std::size_t i, double got) {
   Finding finding;
   finding.kind = kind;
   finding.tensor = expected.name;
@@ -28,16 +31,19 @@ Finding element_finding(const std::string& kind, const oracle::ExpectedTensor& e
   finding.got = got;
   const std::string where = fmt::format("{}{}", expected.name, to_string(finding.index));
   if (kind == "value")
-    finding.text = fmt::format("{} is {:.9g}, the definition gives {:.9g}; the error is {:.3g}, a correct kernel may reach {:.3g}", where, got,
-                               finding.expected, std::fabs(got - finding.expected), finding.tolerance);
+    finding.text =
+        fmt::format("{} is {:.9g}, the definition gives {:.9g}; the error is {:.3g}, a correct kernel may reach {:.3g}",
+                    where, got, finding.expected, std::fabs(got - finding.expected), finding.tolerance);
   else if (kind == "bits")
-    finding.text = fmt::format("{} is {:.17g}, and every correct order of operations gives exactly {:.17g} here", where, got, finding.expected);
+    finding.text = fmt::format("{} is {:.17g}, and every correct order of operations gives exactly {:.17g} here", where,
+                               got, finding.expected);
   else
     finding.text = fmt::format("{} is {}, the definition gives {:.9g}", where, got, finding.expected);
   return finding;
 }
 
-void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTensor& tensor, const std::vector<double>& got, Outcome& outcome) {
+void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTensor& tensor,
+                    const std::vector<double>& got, Outcome& outcome) {
   double worst = 0;
   std::optional<std::size_t> worst_at;
   double worst_different = -1;
@@ -45,7 +51,8 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
     ++outcome.elements;
     if (std::isnan(got[i])) {
       // No bound excuses a NaN: the definition has none.
-      if (!outcome.finding) outcome.finding = element_finding("not-finite", tensor, expected.radius_per_tolerance, i, got[i]);
+      if (!outcome.finding)
+        outcome.finding = element_finding("not-finite", tensor, expected.radius_per_tolerance, i, got[i]);
       continue;
     }
     const oracle::Judgement judgement = oracle::judge(tensor, expected.radius_per_tolerance, i, got[i]);
@@ -59,7 +66,8 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
   double& ratio = outcome.worst_ratio[tensor.name];
   ratio = std::max({ratio, worst, worst_different});
   if (worst_at && !outcome.finding)
-    outcome.finding = element_finding(std::isfinite(got[*worst_at]) ? "value" : "not-finite", tensor, expected.radius_per_tolerance, *worst_at, got[*worst_at]);
+    outcome.finding = element_finding(std::isfinite(got[*worst_at]) ? "value" : "not-finite", tensor,
+                                      expected.radius_per_tolerance, *worst_at, got[*worst_at]);
 }
 
 // One tensor of an answer: the name for the report, the values; absent where the answer has none.
@@ -101,7 +109,8 @@ Call call_of(const Expectation& expectation, const Subject& subject) {
   call.layout = c.layout;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorSpec& spec = expectation.driver().contract->inputs[i];
-    call.gradients.push_back(call.inputs[i].has_value() && spec.differentiable && !c.cotangents.empty() && !contains(c.frozen, spec.name));
+    call.gradients.push_back(call.inputs[i].has_value() && spec.differentiable && !c.cotangents.empty() &&
+                             !contains(c.frozen, spec.name));
   }
   return call;
 }
@@ -144,7 +153,8 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
       compare_tensor(*expected, *gradient, answer.gradients[i]->values, outcome);
     else if (!is_empty_call(c))
       compare_tensor(*expected, *gradient, std::vector<double>(gradient->value.size(), 0.0), outcome);
-    if (clean && outcome.finding && outcome.finding->kind == "not-finite" && expected->shared_edge) outcome.finding->waiver = "shared-edges";
+    if (clean && outcome.finding && outcome.finding->kind == "not-finite" && expected->shared_edge)
+      outcome.finding->waiver = "shared-edges";
   }
   return outcome;
 }
@@ -181,8 +191,8 @@ std::optional<Finding> differ(const Answer& first, const Answer& second, const s
         finding.index = index_of(i, a[k].array->shape);
         finding.expected = a[k].array->values[i];
         finding.got = b[k].array->values[i];
-        finding.text = fmt::format("{}: {}{} is {:.17g} and then {:.17g}, although the form declares bit equality", what, finding.tensor,
-                                   to_string(finding.index), finding.expected, finding.got);
+        finding.text = fmt::format("{}: {}{} is {:.17g} and then {:.17g}, although the form declares bit equality",
+                                   what, finding.tensor, to_string(finding.index), finding.expected, finding.got);
         return finding;
       }
   return std::nullopt;

@@ -14,8 +14,8 @@ Call call_of(const Expectation& expectation, const Subject& subject);
 std::optional<Finding> trouble(const Answer& answer);
 
 // Every output and gradient of the answer against the definition, element by element, by the certified bound.
-// A gradient that did not arrive counts as zeros, as autograd means it; where a tensor of the call is empty, outputs may
-// be detached and a missing gradient is accepted.
+// A gradient that did not arrive counts as zeros, as autograd means it; where a tensor of the call is empty, outputs
+// may be detached and a missing gradient is accepted.
 Outcome compare(Expectation& expectation, const Answer& answer);
 
 // Bit equality with the definition where the exactness certificate demands it.

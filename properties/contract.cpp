@@ -1,5 +1,5 @@
-// Property 1, contract: any strides, any optional inputs, empty sequences; inputs untouched, outputs of their own, every
-// element written, guard bands whole, no NaN that the definition lacks, backward twice with one result.
+// Property 1, contract: any strides, any optional inputs, empty sequences; inputs untouched, outputs of their own,
+// every element written, guard bands whole, no NaN that the definition lacks, backward twice with one result.
 #include "properties/all.h"
 #include "properties/cases.h"
 #include "properties/compare.h"
@@ -58,10 +58,11 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
   const auto layout = rc::gen::element(Layout::transposed, Layout::sliced, Layout::expanded);
-  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always), layout), [](auto draw) {
-    draw.first.layout = draw.second;
-    return draw.first;
-  });
+  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always), layout),
+                      [](auto draw) {
+                        draw.first.layout = draw.second;
+                        return draw.first;
+                      });
 }
 
 Outcome check(Expectation& expectation, const Subject& subject) {
@@ -74,7 +75,9 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 
 Property contract_property() {
   return {.name = self,
-          .proves = "any strides, any optional inputs, empty calls; inputs untouched, outputs of their own and fully written; backward twice",
+          .proves =
+              "any strides, any optional inputs, empty calls; inputs untouched, outputs of their own and fully "
+              "written; backward twice",
           .applies = [](const Driver&) { return true; },
           .plan = plan,
           .random = random,

@@ -7,8 +7,10 @@
 namespace fractus {
 namespace {
 
-std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& settings, const Case& c, const Outcome& outcome) {
-  std::vector<std::string> classes{fmt::format("dtype {}", name(c.dtype)), fmt::format("layout {}", name(c.layout)), "fill " + c.fill};
+std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& settings, const Case& c,
+                                    const Outcome& outcome) {
+  std::vector<std::string> classes{fmt::format("dtype {}", name(c.dtype)), fmt::format("layout {}", name(c.layout)),
+                                   "fill " + c.fill};
   if (c.cotangents.empty()) classes.emplace_back("forward only");
   if (c.cotangents.size() == 1) classes.push_back("cotangent of " + c.cotangents.front() + " alone");
   if (c.cotangents.size() == driver.contract->outputs.size()) classes.emplace_back("all cotangents");
@@ -19,15 +21,18 @@ std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& se
   if (!driver.sequence_symbol.empty()) {
     const std::string& symbol = driver.sequence_symbol;
     const std::int64_t T = c.dims.at(symbol), block = settings.block;
-    const std::string length = T == 0       ? "= 0"
-                               : T == 1     ? "= 1"
-                               : T < block  ? "short of a block"
+    const std::string length = T == 0           ? "= 0"
+                               : T == 1         ? "= 1"
+                               : T < block      ? "short of a block"
                                : T % block == 0 ? "whole blocks"
                                                 : "ragged tail";
     classes.push_back(symbol + " " + length);
   }
   const std::string& groups = driver.contract->dim_symbols.front();
-  classes.push_back(fmt::format("{} {}", groups, c.dims.at(groups) == 0 ? "= 0" : c.dims.at(groups) == 1 ? "= 1" : "> 1"));
+  classes.push_back(fmt::format("{} {}", groups,
+                                c.dims.at(groups) == 0   ? "= 0"
+                                : c.dims.at(groups) == 1 ? "= 1"
+                                                         : "> 1"));
   return classes;
 }
 
@@ -44,7 +49,8 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
   Coverage coverage;
   const auto require = [&](const std::string& name) { coverage.cases[name] = 0; };
   for (DType dtype : settings.dtypes) require(fmt::format("dtype {}", name(dtype)));
-  for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded}) require(fmt::format("layout {}", name(layout)));
+  for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded})
+    require(fmt::format("layout {}", name(layout)));
   for (const std::string& fill : driver.fills) require("fill " + fill);
   for (const std::string& output : output_names(driver)) require("cotangent of " + output + " alone");
   for (const std::string& input : optional_inputs(driver)) require("without " + input);
@@ -63,7 +69,8 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
   return coverage;
 }
 
-void count(Coverage& coverage, const Driver& driver, const PlanSettings& settings, const Case& c, const Outcome& outcome) {
+void count(Coverage& coverage, const Driver& driver, const PlanSettings& settings, const Case& c,
+           const Outcome& outcome) {
   for (const std::string& name : classes_of(driver, settings, c, outcome)) ++coverage.cases[name];
 }
 

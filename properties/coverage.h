@@ -19,6 +19,7 @@ struct Coverage {
 // Every class that a complete run of this kernel must hold, at 0.
 Coverage blank_coverage(const Driver& driver, const PlanSettings& settings);
 
-void count(Coverage& coverage, const Driver& driver, const PlanSettings& settings, const Case& c, const Outcome& outcome);
+void count(Coverage& coverage, const Driver& driver, const PlanSettings& settings, const Case& c,
+           const Outcome& outcome);
 
 }  // namespace fractus

@@ -1,10 +1,11 @@
-// A driver is what the harness knows of one kernel beyond its contract: how to fill inputs, and what the definition says.
-// Plain functions over plain data; properties are written against this and know no kernel by name.
+// A driver is what the harness knows of one kernel beyond its contract: how to fill inputs, and what the definition
+// says. Plain functions over plain data; properties are written against this and know no kernel by name.
 #pragma once
+
+#include <rapidcheck.h>
 
 #include <functional>
 #include <optional>
-#include <rapidcheck.h>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,14 @@ struct Exactness {
 struct Driver {
   const Contract* contract = nullptr;
 
-  std::vector<std::string> fills;        // every distribution that `fill` knows, ordinary ones first
-  std::vector<std::string> smooth_fills;  // those that the rounding and gradient properties draw from
+  std::vector<std::string> fills;               // every distribution that `fill` knows, ordinary ones first
+  std::vector<std::string> smooth_fills;        // those that the rounding and gradient properties draw from
   std::string exact_fill, exact_backward_fill;  // lattices: outputs only, and gradients too
-  std::string choice_fill;               // aims at the kernel's discrete choices; empty where it has none
-  std::string sequence_symbol;           // the extent that a carry splits, "T"; empty where nothing is carried
+  std::string choice_fill;                      // aims at the kernel's discrete choices; empty where it has none
+  std::string sequence_symbol;                  // the extent that a carry splits, "T"; empty where nothing is carried
   std::vector<std::pair<std::string, std::string>> carry;  // output -> input that continues it: S -> S0, z -> z0
-  std::vector<std::string> along_sequence;  // tensors that are split along it: q, k, v, y
-  Dims live;                             // the training run's shape
+  std::vector<std::string> along_sequence;                 // tensors that are split along it: q, k, v, y
+  Dims live;                                               // the training run's shape
 
   std::vector<Dims> memory_shapes;  // cells of the memory property, ordinary shapes but for the extent that grows
 

@@ -1,7 +1,9 @@
-// Property 2, exact: inputs on lattices where no correct order of operations rounds, so bit equality is demanded. A free
-// lattice fills the significand of S and z; a balanced one makes every den a power of two, and y and the adjoint exact.
-#include <algorithm>
+// Property 2, exact: inputs on lattices where no correct order of operations rounds, so bit equality is demanded. A
+// free lattice fills the significand of S and z; a balanced one makes every den a power of two, and y and the adjoint
+// exact.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "properties/all.h"
 #include "properties/cases.h"
@@ -15,7 +17,8 @@ constexpr const char* self = "exact";
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   for (DType dtype : settings.dtypes) {
-    for (const Dims& dims : driver.shapes(settings.block)) cases.push_back(base_case(driver, self, dtype, dims, driver.exact_fill));
+    for (const Dims& dims : driver.shapes(settings.block))
+      cases.push_back(base_case(driver, self, dtype, dims, driver.exact_fill));
     for (Dims dims : driver.shapes(settings.block)) {
       // The adjoint multiplies five entries; float32 holds that exactly for short sequences of narrow heads only.
       if (element_count({dims["T"], dims["D"]}) > 100) continue;
@@ -29,13 +32,14 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
   const std::string backward_fill = driver.exact_backward_fill;
-  return rc::gen::map(random_case(driver, settings, self, {driver.exact_fill, backward_fill}, Backward::always), [backward_fill](Case c) {
-    if (c.fill != backward_fill) {
-      c.cotangents.clear();
-      c.frozen.clear();
-    }
-    return c;
-  });
+  return rc::gen::map(random_case(driver, settings, self, {driver.exact_fill, backward_fill}, Backward::always),
+                      [backward_fill](Case c) {
+                        if (c.fill != backward_fill) {
+                          c.cotangents.clear();
+                          c.frozen.clear();
+                        }
+                        return c;
+                      });
 }
 
 Outcome check(Expectation& expectation, const Subject& subject) {

@@ -9,13 +9,15 @@ namespace fractus {
 
 template <class T>
 T field(const nlohmann::json& json, const char* name) {
-  if (!json.is_object()) throw std::invalid_argument("wanted an object with the field '" + std::string(name) + "', got " + json.type_name());
+  if (!json.is_object())
+    throw std::invalid_argument("wanted an object with the field '" + std::string(name) + "', got " + json.type_name());
   const auto found = json.find(name);
   if (found == json.end()) throw std::invalid_argument("field '" + std::string(name) + "' is missing");
   try {
     return found->get<T>();
   } catch (const nlohmann::json::exception&) {
-    throw std::invalid_argument("field '" + std::string(name) + "' has the wrong type or an element of one: got " + found->dump().substr(0, 80));
+    throw std::invalid_argument("field '" + std::string(name) + "' has the wrong type or an element of one: got " +
+                                found->dump().substr(0, 80));
   }
 }
 

@@ -22,7 +22,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   const std::vector<std::string> outputs = output_names(driver);
   for (DType dtype : settings.dtypes) {
     std::size_t turn = 0;
-    const auto add = [&](const Dims& dims, const std::vector<std::string>& cotangents, const std::string& fill) -> Case& {
+    const auto add = [&](const Dims& dims, const std::vector<std::string>& cotangents,
+                         const std::string& fill) -> Case& {
       Case c = base_case(driver, self, dtype, dims, fill);
       c.cotangents = cotangents;
       cases.push_back(c);

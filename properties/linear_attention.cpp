@@ -12,24 +12,31 @@ namespace {
 
 std::vector<Dims> shapes(std::int64_t block) {
   // Every border of the block, with few groups and a narrow head so that hundreds of cases cost a second.
-  const std::vector<std::int64_t> lengths{1, 2, 3, 5, 7, 16, 37, block - 1, block, block + 1, 2 * block - 1, 2 * block, 2 * block + 1, 3 * block + 5};
+  const std::vector<std::int64_t> lengths{
+      1, 2, 3, 5, 7, 16, 37, block - 1, block, block + 1, 2 * block - 1, 2 * block, 2 * block + 1, 3 * block + 5};
   const std::vector<std::int64_t> groups{3, 1, 7, 2, 13, 1, 5};
   const std::vector<std::int64_t> widths{4, 1, 8, 3, 5, 2, 16};
   std::vector<Dims> list;
   for (std::size_t i = 0; i < lengths.size(); ++i)
-    if (lengths[i] > 0) list.push_back({{"G", groups[i % groups.size()]}, {"T", lengths[i]}, {"D", widths[(i + i / widths.size()) % widths.size()]}});
-  list.push_back({{"G", 17}, {"T", 5}, {"D", 4}});   // a prime above 8: groups handled in eights leave a rest
-  list.push_back({{"G", 97}, {"T", 3}, {"D", 2}});   // many groups
+    if (lengths[i] > 0)
+      list.push_back({{"G", groups[i % groups.size()]},
+                      {"T", lengths[i]},
+                      {"D", widths[(i + i / widths.size()) % widths.size()]}});
+  list.push_back({{"G", 17}, {"T", 5}, {"D", 4}});  // a prime above 8: groups handled in eights leave a rest
+  list.push_back({{"G", 97}, {"T", 3}, {"D", 2}});  // many groups
   list.push_back({{"G", 2}, {"T", block + 1}, {"D", 64}});
   return list;
 }
 
 rc::Gen<Dims> random_shape(std::int64_t block) {
   using rc::gen::inRange;
-  const auto border = rc::gen::map(rc::gen::pair(inRange<std::int64_t>(1, 4), inRange<std::int64_t>(-1, 2)),
-                                   [block](const auto& p) { return std::max<std::int64_t>(1, p.first * block + p.second); });
-  const auto length = rc::gen::weightedOneOf<std::int64_t>({{4, inRange<std::int64_t>(1, 12)}, {3, inRange<std::int64_t>(1, 2 * block + 2)}, {2, border}});
-  const auto groups = rc::gen::weightedOneOf<std::int64_t>({{6, inRange<std::int64_t>(1, 5)}, {2, inRange<std::int64_t>(5, 20)}});
+  const auto border =
+      rc::gen::map(rc::gen::pair(inRange<std::int64_t>(1, 4), inRange<std::int64_t>(-1, 2)),
+                   [block](const auto& p) { return std::max<std::int64_t>(1, p.first * block + p.second); });
+  const auto length = rc::gen::weightedOneOf<std::int64_t>(
+      {{4, inRange<std::int64_t>(1, 12)}, {3, inRange<std::int64_t>(1, 2 * block + 2)}, {2, border}});
+  const auto groups =
+      rc::gen::weightedOneOf<std::int64_t>({{6, inRange<std::int64_t>(1, 5)}, {2, inRange<std::int64_t>(5, 20)}});
   const auto width = rc::gen::element<std::int64_t>(1, 2, 3, 4, 5, 8, 8, 12, 16);
   return rc::gen::map(rc::gen::tuple(groups, length, width), [](const auto& t) {
     return Dims{{"G", std::get<0>(t)}, {"T", std::get<1>(t)}, {"D", std::get<2>(t)}};
@@ -48,7 +55,8 @@ oracle::Expected expected(const Problem& problem, DType dtype, const std::vector
 }
 
 Exactness exactness(const Problem& problem, DType dtype) {
-  const auto exact = oracle::linear_attention::exactness(question_of(problem, dtype), problem.units, problem.cotangent_units);
+  const auto exact =
+      oracle::linear_attention::exactness(question_of(problem, dtype), problem.units, problem.cotangent_units);
   return {exact.outputs, exact.gradients, exact.fullness};
 }
 
@@ -58,7 +66,8 @@ const Driver& driver() {
   static const Driver d{
       .contract = &contract(),
       .fills = fill_names(),
-      .smooth_fills = {"feature", "signed", "small_denominators", "zero_rows", "cancelling", "magnitudes", "wild", "sparse", "one_hot", "constant"},
+      .smooth_fills = {"feature", "signed", "small_denominators", "zero_rows", "cancelling", "magnitudes", "wild",
+                       "sparse", "one_hot", "constant"},
       .exact_fill = "lattice",
       .exact_backward_fill = "lattice_balanced",
       .choice_fill = "near_cut",
@@ -66,7 +75,10 @@ const Driver& driver() {
       .carry = {{"S", "S0"}, {"z", "z0"}},
       .along_sequence = {"q", "k", "v", "y"},
       .live = {{"G", 80}, {"T", 128}, {"D", 64}},  // B 2: 40 groups a sequence, KERNELS.md
-      .memory_shapes = {{{"G", 2}, {"T", 256}, {"D", 16}}, {{"G", 2}, {"T", 1024}, {"D", 16}}, {{"G", 2}, {"T", 4096}, {"D", 16}}, {{"G", 2}, {"T", 1025}, {"D", 16}}},
+      .memory_shapes = {{{"G", 2}, {"T", 256}, {"D", 16}},
+                        {{"G", 2}, {"T", 1024}, {"D", 16}},
+                        {{"G", 2}, {"T", 4096}, {"D", 16}},
+                        {{"G", 2}, {"T", 1025}, {"D", 16}}},
       .shapes = shapes,
       .random_shape = random_shape,
       .fill = fill,

@@ -20,8 +20,12 @@ struct Draft {
   DType dtype;
   Array q, k, v, S0, z0, gy, gS, gz;
 
-  double& at(Array& tokens, std::int64_t g, std::int64_t t, std::int64_t i) { return tokens.values[static_cast<std::size_t>((g * T + t) * D + i)]; }
-  double& state(Array& S, std::int64_t g, std::int64_t p, std::int64_t c) { return S.values[static_cast<std::size_t>((g * D + p) * D + c)]; }
+  double& at(Array& tokens, std::int64_t g, std::int64_t t, std::int64_t i) {
+    return tokens.values[static_cast<std::size_t>((g * T + t) * D + i)];
+  }
+  double& state(Array& S, std::int64_t g, std::int64_t p, std::int64_t c) {
+    return S.values[static_cast<std::size_t>((g * D + p) * D + c)];
+  }
   double& norm(Array& z, std::int64_t g, std::int64_t p) { return z.values[static_cast<std::size_t>(g * D + p)]; }
   std::vector<Array*> all() { return {&q, &k, &v, &S0, &z0, &gy, &gS, &gz}; }
 };
@@ -85,12 +89,18 @@ void magnitudes(Draft& d, Random& random) {
   for (Array* array : d.all()) {
     const bool positive = array == &d.q || array == &d.k || array == &d.z0;
     const double centre = random.uniform(-28, 28), spread = random.uniform(0, 2);
-    draw(*array, [&] { return (positive ? 1 : random.sign()) * std::exp2(std::clamp(centre + random.uniform(-spread, spread), -30.0, 30.0)); });
+    draw(*array, [&] {
+      return (positive ? 1 : random.sign()) *
+             std::exp2(std::clamp(centre + random.uniform(-spread, spread), -30.0, 30.0));
+    });
   }
   // The carry continues sums of k v and k: near them in magnitude it matters without drowning them.
-  const double key = std::fabs(d.k.values.empty() ? 1 : d.k.values[0]), value = std::fabs(d.v.values.empty() ? 1 : d.v.values[0]);
+  const double key = std::fabs(d.k.values.empty() ? 1 : d.k.values[0]),
+               value = std::fabs(d.v.values.empty() ? 1 : d.v.values[0]);
   if (random.chance(0.7)) {
-    const auto beside = [&](double scale) { return std::clamp(scale * std::exp2(random.uniform(-3, 5)), 0x1p-30, 0x1p30); };
+    const auto beside = [&](double scale) {
+      return std::clamp(scale * std::exp2(random.uniform(-3, 5)), 0x1p-30, 0x1p30);
+    };
     draw(d.S0, [&] { return random.sign() * beside(key * value); });
     draw(d.z0, [&] { return beside(key); });
   }
@@ -133,7 +143,9 @@ void cancelling(Draft& d, Random& random) {
     Normaliser n(d, g);
     for (std::int64_t t = 0; t < d.T; ++t) {
       n.see(d, g, t);
-      const auto largest = std::max_element(n.z.begin(), n.z.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); }) - n.z.begin();
+      const auto largest =
+          std::max_element(n.z.begin(), n.z.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); }) -
+          n.z.begin();
       if (n.z[static_cast<std::size_t>(largest)] == 0) continue;
       double rest = 0;
       for (std::int64_t p = 0; p < d.D; ++p)
@@ -144,7 +156,8 @@ void cancelling(Draft& d, Random& random) {
   }
 }
 
-// |den| on either side of the cut, exactly at it, and one and two units in the last place to either side, of both signs.
+// |den| on either side of the cut, exactly at it, and one and two units in the last place to either side, of both
+// signs.
 void near_cut(Draft& d, Random& random) {
   const auto small = [&](double low, double high) { return random.sign() * std::exp2(random.uniform(low, high)); };
   draw(d.v, [&] { return random.normal(); });
@@ -159,7 +172,8 @@ void near_cut(Draft& d, Random& random) {
     Normaliser n(d, g);
     for (std::int64_t t = 0; t < d.T; ++t) {
       n.see(d, g, t);
-      const double offset = offsets[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(offsets.size()) - 1))];
+      const double offset =
+          offsets[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(offsets.size()) - 1))];
       double target = random.sign() * cut * (1 + offset);
       const std::int64_t p = random.integer(0, d.D - 1), other = random.integer(0, d.D - 1);
       if (other != p && random.chance(0.2)) {  // two terms that nearly cancel: the interval is wide and holds the cut
@@ -167,7 +181,8 @@ void near_cut(Draft& d, Random& random) {
         target -= d.at(d.q, g, t, other) * n.z[static_cast<std::size_t>(other)];
       }
       const double aimed = std::fabs(target / n.z[static_cast<std::size_t>(p)]);
-      if (aimed >= 0x1p-30 && aimed <= 0x1p30) d.at(d.q, g, t, p) = rounded(target / n.z[static_cast<std::size_t>(p)], d.dtype);
+      if (aimed >= 0x1p-30 && aimed <= 0x1p30)
+        d.at(d.q, g, t, p) = rounded(target / n.z[static_cast<std::size_t>(p)], d.dtype);
     }
   }
 }
@@ -178,7 +193,8 @@ void balance(Draft& d, Random& random, std::int64_t g) {
   for (std::int64_t t = 0; t < d.T; ++t) {
     d.at(d.q, g, t, d.D - 1) = 1;
     double rest = 0;
-    for (std::int64_t p = 0; p + 1 < d.D; ++p) rest += d.at(d.q, g, t, p) * (n.z[static_cast<std::size_t>(p)] + d.at(d.k, g, t, p));
+    for (std::int64_t p = 0; p + 1 < d.D; ++p)
+      rest += d.at(d.q, g, t, p) * (n.z[static_cast<std::size_t>(p)] + d.at(d.k, g, t, p));
     const double target = random.sign() * std::exp2(static_cast<double>(random.integer(0, 3)));
     d.at(d.k, g, t, d.D - 1) = target - rest - n.z[static_cast<std::size_t>(d.D - 1)];
     n.see(d, g, t);
@@ -206,12 +222,23 @@ Problem finished(Draft& d, const Case& c) {
 Draft blank(const Case& c) {
   for (const std::string& symbol : contract().dim_symbols)
     if (!c.dims.contains(symbol) || c.dims.at(symbol) < 0)
-      throw std::invalid_argument(fmt::format("dims: wanted an extent of 0 or more for {}, got {}", symbol, c.dims.contains(symbol) ? fmt::to_string(c.dims.at(symbol)) : "nothing"));
+      throw std::invalid_argument(fmt::format("dims: wanted an extent of 0 or more for {}, got {}", symbol,
+                                              c.dims.contains(symbol) ? fmt::to_string(c.dims.at(symbol)) : "nothing"));
   const std::int64_t G = c.dims.at("G"), T = c.dims.at("T"), D = c.dims.at("D");
   if (D == 0) throw std::invalid_argument("dims: wanted D of 1 or more, got 0");
   const auto tokens = [&](const char* name) { return zeros(name, c.dtype, {G, T, D}); };
-  return {G, T, D, c.dtype, tokens("q"), tokens("k"), tokens("v"), zeros("S0", c.dtype, {G, D, D}), zeros("z0", c.dtype, {G, D}),
-          tokens("y"), zeros("S", c.dtype, {G, D, D}), zeros("z", c.dtype, {G, D})};
+  return {G,
+          T,
+          D,
+          c.dtype,
+          tokens("q"),
+          tokens("k"),
+          tokens("v"),
+          zeros("S0", c.dtype, {G, D, D}),
+          zeros("z0", c.dtype, {G, D}),
+          tokens("y"),
+          zeros("S", c.dtype, {G, D, D}),
+          zeros("z", c.dtype, {G, D})};
 }
 
 // Integers times a power of two of each tensor's own, so small that any order of any sum of them is exact.
@@ -231,10 +258,15 @@ Problem lattice(Draft& d, Random& random, bool balanced, const Case& c) {
   if (balanced)
     for (std::int64_t g = 0; g < d.G; ++g) balance(d, random, g);
 
-  // The disguise: a power of two of each tensor's own changes no bit of any significand, and the harness's integers look
-  // like any other input. den scales as q k and stays at 1 or above; gS joins sums of g q / den, gz those of g v / den.
-  const auto exponent = [&](std::int64_t low, std::int64_t high) { return static_cast<int>(random.integer(low, high)); };
-  const int room = balanced ? 6 : (domain_exponent - 2 - static_cast<int>(std::log2(static_cast<double>(r)))) / 2;  // S0 takes k's and v's
+  // The disguise: a power of two of each tensor's own changes no bit of any significand, and the harness's integers
+  // look like any other input. den scales as q k and stays at 1 or above; gS joins sums of g q / den, gz those of g v /
+  // den.
+  const auto exponent = [&](std::int64_t low, std::int64_t high) {
+    return static_cast<int>(random.integer(low, high));
+  };
+  const int room = balanced ? 6
+                            : (domain_exponent - 2 - static_cast<int>(std::log2(static_cast<double>(r)))) /
+                                  2;  // S0 takes k's and v's
   const int q = exponent(0, room), k = exponent(0, room), v = exponent(-room, room), g = exponent(-room, room);
   const std::vector<std::pair<Array*, int>> inputs{{&d.q, q}, {&d.k, k}, {&d.v, v}, {&d.S0, k + v}, {&d.z0, k}};
   const std::vector<std::pair<Array*, int>> cotangents{{&d.gy, g}, {&d.gS, g - k}, {&d.gz, g + v - k}};
@@ -284,11 +316,14 @@ Problem fill(const Case& c) {
   if (c.fill == "lattice" || c.fill == "lattice_balanced") return lattice(d, random, c.fill == "lattice_balanced", c);
   for (const auto& [name, filler] : fillers())
     if (name == c.fill) {
-      if (element_count({d.G, d.T}) > 0) filler(d, random);
-      else ordinary(d, random, true);
+      if (element_count({d.G, d.T}) > 0)
+        filler(d, random);
+      else
+        ordinary(d, random, true);
       return finished(d, c);
     }
-  throw std::invalid_argument(fmt::format("fill: '{}' is unknown; wanted one of {}", c.fill, fmt::join(fill_names(), ", ")));
+  throw std::invalid_argument(
+      fmt::format("fill: '{}' is unknown; wanted one of {}", c.fill, fmt::join(fill_names(), ", ")));
 }
 
 }  // namespace fractus::linear_attention

@@ -13,7 +13,8 @@ constexpr const char* self = "memory";
 
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
-  for (const Dims& dims : driver.memory_shapes) cases.push_back(base_case(driver, self, settings.dtypes.front(), dims, driver.smooth_fills.front()));
+  for (const Dims& dims : driver.memory_shapes)
+    cases.push_back(base_case(driver, self, settings.dtypes.front(), dims, driver.smooth_fills.front()));
   return cases;
 }
 
@@ -25,7 +26,8 @@ Outcome check(Expectation& expectation, const Subject& subject) {
   Outcome outcome;
   const auto declared = subject.declared_elements(c.dims);
   if (!declared) {
-    outcome.note = fmt::format("holds {} bytes beside inputs and outputs at {}; nothing is declared", answer.peak_extra_bytes, label(c));
+    outcome.note = fmt::format("holds {} bytes beside inputs and outputs at {}; nothing is declared",
+                               answer.peak_extra_bytes, label(c));
     return outcome;
   }
   const std::int64_t allowed = *declared * static_cast<std::int64_t>(item_size(c.dtype));
@@ -34,7 +36,8 @@ Outcome check(Expectation& expectation, const Subject& subject) {
   Finding finding;
   finding.kind = "memory";
   finding.waiver = "memory-growth";
-  finding.text = fmt::format("the forward held {} bytes beside inputs and outputs, and the form declares at most {}", answer.peak_extra_bytes, allowed);
+  finding.text = fmt::format("the forward held {} bytes beside inputs and outputs, and the form declares at most {}",
+                             answer.peak_extra_bytes, allowed);
   finding.expected = static_cast<double>(allowed);
   finding.got = static_cast<double>(answer.peak_extra_bytes);
   outcome.finding = finding;

@@ -11,7 +11,8 @@ Expectation::Expectation(const Driver& driver, const Case& c, Problem problem, i
     : driver_(driver), case_(c), threads_(threads), problem_(std::move(problem)) {}
 
 std::shared_ptr<const oracle::Expected> Expectation::expected(const std::vector<Array>& answered) {
-  if (!shared_) shared_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));
+  if (!shared_)
+    shared_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));
   if (shared_->choices_in_doubt == 0) return shared_;
   return std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, &answered, threads_));
 }
@@ -24,8 +25,9 @@ const Exactness& Expectation::exactness() {
 const std::vector<Property>& properties() {
   // In the order in which they run: those that aim come before those that search, so that most known-wrong forms are
   // caught, and cost nothing more, before the long ones begin.
-  static const std::vector<Property> all{contract_property(), exact_property(),     choices_property(), repeat_property(),
-                                         rounding_property(), gradients_property(), carry_property(),   memory_property()};
+  static const std::vector<Property> all{contract_property(), exact_property(),    choices_property(),
+                                         repeat_property(),   rounding_property(), gradients_property(),
+                                         carry_property(),    memory_property()};
   return all;
 }
 

@@ -1,7 +1,7 @@
 // A property is one thing that a right kernel does: a list of cases, and a check of one form on one case.
 //
-// A property never sees a process or a file. It is given a Subject that answers calls, and the expectations of the case,
-// which are computed once however many subjects are checked.
+// A property never sees a process or a file. It is given a Subject that answers calls, and the expectations of the
+// case, which are computed once however many subjects are checked.
 #pragma once
 
 #include <functional>
@@ -33,11 +33,11 @@ struct Subject {
 
 // One way in which a form broke a property. `kind` and `tensor` are what shrinking keeps.
 struct Finding {
-  std::string kind;    // value, bits, not-finite, shape, alias, crashed, ...
-  std::string tensor;  // empty where the finding is of the whole call
-  std::string text;    // one sentence for a person
-  bool broken = false; // a crash, a hang or a broken contract (FAILED), rather than other numbers (DIFFERENT)
-  std::string waiver;  // the --waive name that lets exactly this pass; empty where nothing does
+  std::string kind;     // value, bits, not-finite, shape, alias, crashed, ...
+  std::string tensor;   // empty where the finding is of the whole call
+  std::string text;     // one sentence for a person
+  bool broken = false;  // a crash, a hang or a broken contract (FAILED), rather than other numbers (DIFFERENT)
+  std::string waiver;   // the --waive name that lets exactly this pass; empty where nothing does
   // Of the worst element, where there is one.
   Shape index;
   double expected = 0, radius = 0, tolerance = 0, got = 0;
@@ -91,7 +91,7 @@ struct Property {
   std::string proves;  // one line
   std::function<bool(const Driver&)> applies;
   std::function<std::vector<Case>(const Driver&, const PlanSettings&)> plan;  // the cases that no plan may lack
-  std::function<rc::Gen<Case>(const Driver&, const PlanSettings&)> random;      // more of them; empty where none are drawn
+  std::function<rc::Gen<Case>(const Driver&, const PlanSettings&)> random;  // more of them; empty where none are drawn
   std::function<Outcome(Expectation&, const Subject&)> check;
   bool compared_with_known_good = false;  // the second, tighter line holds here
 };

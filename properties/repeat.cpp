@@ -31,7 +31,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 }
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
-  const auto drawn = rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always), rc::gen::elementOf(variants));
+  const auto drawn = rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always),
+                                   rc::gen::elementOf(variants));
   return rc::gen::map(drawn, [](auto draw) {
     draw.first.variant = draw.second;
     if (draw.second == "graph") draw.first.cotangents.clear(), draw.first.frozen.clear();
@@ -117,12 +118,14 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 }  // namespace
 
 Property repeat_property() {
-  return {.name = self,
-          .proves = "the same result again: after other calls, with other threads, beside other groups, with and without a graph",
-          .applies = [](const Driver&) { return true; },
-          .plan = plan,
-          .random = random,
-          .check = check};
+  return {
+      .name = self,
+      .proves =
+          "the same result again: after other calls, with other threads, beside other groups, with and without a graph",
+      .applies = [](const Driver&) { return true; },
+      .plan = plan,
+      .random = random,
+      .check = check};
 }
 
 }  // namespace fractus

@@ -16,7 +16,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     std::size_t turn = 0;
     for (const std::string& fill : driver.smooth_fills)
       for (int k = 0; k < 3; ++k) cases.push_back(base_case(driver, self, dtype, shapes[turn++ % shapes.size()], fill));
-    for (const Dims& dims : shapes) cases.push_back(base_case(driver, self, dtype, dims, driver.smooth_fills[turn++ % driver.smooth_fills.size()]));
+    for (const Dims& dims : shapes)
+      cases.push_back(base_case(driver, self, dtype, dims, driver.smooth_fills[turn++ % driver.smooth_fills.size()]));
   }
   return cases;
 }

@@ -27,14 +27,20 @@ Cases with_pieces(const Case& c, const std::string& symbol) {
     next.pieces = std::move(pieces);
     return next;
   };
-  const auto usable = [](const std::vector<std::int64_t>& pieces) { return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0}) > 0; };
+  const auto usable = [](const std::vector<std::int64_t>& pieces) {
+    return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0}) > 0;
+  };
   const auto shorter = [](std::int64_t piece) { return rc::shrink::towards<std::int64_t>(piece, 0); };
-  return rc::seq::map(rc::seq::filter(rc::seq::concat(rc::shrink::removeChunks(c.pieces), rc::shrink::eachElement(c.pieces, shorter)), usable), as_case);
+  return rc::seq::map(
+      rc::seq::filter(rc::seq::concat(rc::shrink::removeChunks(c.pieces), rc::shrink::eachElement(c.pieces, shorter)),
+                      usable),
+      as_case);
 }
 
 Cases without(const Case& c, std::vector<std::string> Case::*list, std::size_t smallest) {
   if ((c.*list).size() <= smallest) return {};
-  return rc::seq::map(rc::seq::filter(rc::shrink::removeChunks(c.*list), [smallest](const auto& names) { return names.size() >= smallest; }),
+  return rc::seq::map(rc::seq::filter(rc::shrink::removeChunks(c.*list),
+                                      [smallest](const auto& names) { return names.size() >= smallest; }),
                       [c, list](std::vector<std::string> names) {
                         Case next = c;
                         next.*list = std::move(names);
@@ -56,11 +62,12 @@ Cases absent(const Driver& driver, const Case& c) {
 Cases with_parameter(const Case& c) {
   Cases all;
   for (const auto& [parameter, value] : c.settings)
-    all = rc::seq::concat(std::move(all), rc::seq::map(rc::shrink::towards<std::int64_t>(value, 1), [c, name = parameter](std::int64_t smaller) {
-                            Case next = c;
-                            next.settings[name] = smaller;
-                            return next;
-                          }));
+    all = rc::seq::concat(std::move(all), rc::seq::map(rc::shrink::towards<std::int64_t>(value, 1),
+                                                       [c, name = parameter](std::int64_t smaller) {
+                                                         Case next = c;
+                                                         next.settings[name] = smaller;
+                                                         return next;
+                                                       }));
   return all;
 }
 
@@ -87,14 +94,16 @@ rc::Seq<Case> simpler(const Driver& driver, const Case& c) {
     const bool split = symbol == driver.sequence_symbol && !c.pieces.empty();
     all = rc::seq::concat(std::move(all), split ? with_pieces(c, symbol) : with_extent(c, symbol));
   }
-  return rc::seq::concat(std::move(all), with_parameter(c), absent(driver, c), without(c, &Case::cotangents, 1), without(c, &Case::frozen, 0),
-                         plainer(driver, c));
+  return rc::seq::concat(std::move(all), with_parameter(c), absent(driver, c), without(c, &Case::cotangents, 1),
+                         without(c, &Case::frozen, 0), plainer(driver, c));
 }
 
 Shrunk shrink(const Driver& driver, const Case& failing, const Finding& finding,
               const std::function<std::optional<Finding>(const Case&)>& finding_of, int patience) {
   Shrunk result{failing, finding};
-  const auto tree_of = [&driver](const Case& c) { return rc::shrinkable::shrinkRecur(c, [&driver](const Case& node) { return simpler(driver, node); }); };
+  const auto tree_of = [&driver](const Case& c) {
+    return rc::shrinkable::shrinkRecur(c, [&driver](const Case& node) { return simpler(driver, node); });
+  };
   // Smaller extents mean other values, and a fault that only some values show would stop the descent by bad luck: each
   // step is tried with a few seeds.
   constexpr std::uint64_t seeds = 4;
@@ -113,7 +122,8 @@ Shrunk shrink(const Driver& driver, const Case& failing, const Finding& finding,
   for (bool moved = true; moved;) {
     auto branches = tree_of(result.smallest).shrinks();
     moved = false;
-    for (auto branch = branches.next(); branch && !moved && result.attempts < patience; branch = branches.next()) moved = fails_alike(branch->value());
+    for (auto branch = branches.next(); branch && !moved && result.attempts < patience; branch = branches.next())
+      moved = fails_alike(branch->value());
   }
   return result;
 }

@@ -7,14 +7,14 @@
 
 namespace fractus {
 
-// Cases simpler than c in one respect each, the boldest step first: fewer groups, tokens, pieces, a narrower head, fewer
-// tensors, a plain layout and fill, a smaller value of a form's own parameter.
+// Cases simpler than c in one respect each, the boldest step first: fewer groups, tokens, pieces, a narrower head,
+// fewer tensors, a plain layout and fill, a smaller value of a form's own parameter.
 rc::Seq<Case> simpler(const Driver& driver, const Case& c);
 
 struct Shrunk {
   Case smallest;
   Finding finding;
-  int steps = 0;      // successful ones
+  int steps = 0;  // successful ones
   int attempts = 0;
 };
 

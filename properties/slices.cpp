@@ -9,7 +9,8 @@ namespace {
 struct Strides {
   std::size_t outer = 1, inner = 1;
   Strides(const Shape& shape, std::size_t dim) {
-    for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : d > dim ? inner : unused) *= static_cast<std::size_t>(shape[d]);
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      (d < dim ? outer : d > dim ? inner : unused) *= static_cast<std::size_t>(shape[d]);
   }
 
  private:
@@ -24,8 +25,10 @@ Array slice(const Array& array, std::size_t dim, std::int64_t start, std::int64_
   Array part{array.name, array.dtype, array.shape, {}};
   part.shape[dim] = length;
   for (std::size_t o = 0; o < strides.outer; ++o) {
-    const auto first = array.values.begin() + static_cast<std::ptrdiff_t>((o * extent + static_cast<std::size_t>(start)) * strides.inner);
-    part.values.insert(part.values.end(), first, first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(length) * strides.inner));
+    const auto first = array.values.begin() +
+                       static_cast<std::ptrdiff_t>((o * extent + static_cast<std::size_t>(start)) * strides.inner);
+    part.values.insert(part.values.end(), first,
+                       first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(length) * strides.inner));
   }
   return part;
 }

@@ -21,8 +21,11 @@ json numbers(const std::map<std::string, double>& ratios) {
 }
 
 json to_json(const Witness& witness) {
-  return {{"found", witness.found},   {"smallest", witness.smallest}, {"shrink_steps", witness.shrink_steps},
-          {"fixture", witness.fixture}, {"replay", witness.replay}};
+  return {{"found", witness.found},
+          {"smallest", witness.smallest},
+          {"shrink_steps", witness.shrink_steps},
+          {"fixture", witness.fixture},
+          {"replay", witness.replay}};
 }
 
 json to_json(const PropertyResult& p) {
@@ -53,10 +56,19 @@ json mutants_of(const Result& result) {
   for (const Kill& kill : result.kills) {
     killed += kill.killed ? 1 : 0;
     if (!kill.killed && result.power_measured) survivors.push_back(kill.form);
-    table.push_back({{"name", kill.form}, {"summary", kill.summary}, {"killed", kill.killed}, {"property", kill.property},
-                     {"kind", kill.kind}, {"tensor", kill.tensor},   {"case", kill.where}});
+    table.push_back({{"name", kill.form},
+                     {"summary", kill.summary},
+                     {"killed", kill.killed},
+                     {"property", kill.property},
+                     {"kind", kill.kind},
+                     {"tensor", kill.tensor},
+                     {"case", kill.where}});
   }
-  return {{"measured", result.power_measured}, {"killed", killed}, {"total", result.kills.size()}, {"survivors", survivors}, {"table", table}};
+  return {{"measured", result.power_measured},
+          {"killed", killed},
+          {"total", result.kills.size()},
+          {"survivors", survivors},
+          {"table", table}};
 }
 
 }  // namespace

@@ -27,10 +27,15 @@ std::string ratios(const std::map<std::string, double>& by_tensor) {
 }
 
 void add_properties(std::string& page, const Result& result) {
-  page += "## What was tried\n\n| property | verdict | cases | elements | undecidable | in doubt | worst error over bound |\n|---|---|---|---|---|---|---|\n";
+  page +=
+      "## What was tried\n\n| property | verdict | cases | elements | undecidable | in doubt | worst error over bound "
+      "|\n|---|---|---|---|---|---|---|\n";
   for (const PropertyResult& p : result.properties)
-    page += fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned, p.elements, p.undecidable, p.choices_in_doubt,
-                        p.worst_ratio.empty() ? (p.bit_equal > 0 ? fmt::format("{} elements bit-equal", p.bit_equal) : "-") : ratios(p.worst_ratio));
+    page +=
+        fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned, p.elements,
+                    p.undecidable, p.choices_in_doubt,
+                    p.worst_ratio.empty() ? (p.bit_equal > 0 ? fmt::format("{} elements bit-equal", p.bit_equal) : "-")
+                                          : ratios(p.worst_ratio));
   page += "\n";
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
@@ -46,22 +51,32 @@ void add_witnesses(std::string& page, const Result& result) {
   for (const PropertyResult& p : result.properties) {
     if (!p.finding || !p.witness) continue;
     page += fmt::format("\n## Witness: {}\n\n{}\n\n", p.name, cell(p.finding->text));
-    page += fmt::format("- smallest case: `{}`\n- found at: `{}`, {} shrinking steps\n", label(p.witness->smallest), label(p.witness->found), p.witness->shrink_steps);
+    page += fmt::format("- smallest case: `{}`\n- found at: `{}`, {} shrinking steps\n", label(p.witness->smallest),
+                        label(p.witness->found), p.witness->shrink_steps);
     if (p.finding->kind == "value" || p.finding->kind == "bits")
-      page += fmt::format("- expected {:.17g}, radius {:.3g}, tolerance {:.3g}, got {:.17g} at {}{}\n", p.finding->expected, p.finding->radius,
-                          p.finding->tolerance, p.finding->got, p.finding->tensor, to_string(p.finding->index));
+      page += fmt::format("- expected {:.17g}, radius {:.3g}, tolerance {:.3g}, got {:.17g} at {}{}\n",
+                          p.finding->expected, p.finding->radius, p.finding->tolerance, p.finding->got,
+                          p.finding->tensor, to_string(p.finding->index));
     if (!p.witness->replay.empty()) page += fmt::format("- replay: `{}`\n", p.witness->replay);
   }
 }
 
 void add_power(std::string& page, const Result& result) {
   if (result.kills.empty()) return;
-  const auto killed = std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
-  page += fmt::format("\n## Power\n\n{} of {} known-wrong forms were caught by this plan{}.\n\n| known-wrong form | caught by | as | at |\n|---|---|---|---|\n", killed,
-                      result.kills.size(), result.power_measured ? "" : "; it was not measured to the end, since the candidate had failed or the run was cut");
+  const auto killed =
+      std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
+  page += fmt::format(
+      "\n## Power\n\n{} of {} known-wrong forms were caught by this plan{}.\n\n| known-wrong form | caught by | as | "
+      "at |\n|---|---|---|---|\n",
+      killed, result.kills.size(),
+      result.power_measured ? ""
+                            : "; it was not measured to the end, since the candidate had failed or the run was cut");
   for (const Kill& kill : result.kills)
-    page += fmt::format("| {}: {} | {} | {} {} | {} |\n", kill.form, cell(kill.summary), kill.killed ? kill.property : result.power_measured ? "**survived**" : "-", kill.kind,
-                        kill.tensor, cell(kill.where));
+    page += fmt::format("| {}: {} | {} | {} {} | {} |\n", kill.form, cell(kill.summary),
+                        kill.killed             ? kill.property
+                        : result.power_measured ? "**survived**"
+                                                : "-",
+                        kill.kind, kill.tensor, cell(kill.where));
 }
 
 void add_coverage(std::string& page, const Result& result) {
@@ -73,9 +88,13 @@ void add_coverage(std::string& page, const Result& result) {
   const auto missing = result.coverage.missing();
   page += "\n## Not covered\n\n";
   if (!missing.empty()) page += fmt::format("- {}\n", fmt::join(missing, "\n- "));
-  if (result.partial) page += fmt::format("- every property but {}: this run was restricted by `--only`\n", fmt::join(result.only, ", "));
-  if (result.dtypes.size() == 1) page += fmt::format("- any dtype but {}: this run was restricted by `--dtype`\n", result.dtypes[0]);
-  page += "- other devices than the CPU, other machines than the one below, inputs outside the contract's domain, double backward\n";
+  if (result.partial)
+    page += fmt::format("- every property but {}: this run was restricted by `--only`\n", fmt::join(result.only, ", "));
+  if (result.dtypes.size() == 1)
+    page += fmt::format("- any dtype but {}: this run was restricted by `--dtype`\n", result.dtypes[0]);
+  page +=
+      "- other devices than the CPU, other machines than the one below, inputs outside the contract's domain, double "
+      "backward\n";
 }
 
 }  // namespace
@@ -83,11 +102,13 @@ void add_coverage(std::string& page, const Result& result) {
 std::string to_markdown(const Result& result) {
   std::string settings;
   for (const auto& [parameter, value] : result.settings) settings += fmt::format(" {}={}", parameter, value);
-  std::string page = fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate, settings);
+  std::string page =
+      fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate, settings);
   for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
   if (!result.waived.empty()) page += fmt::format("- waived: {}\n", fmt::join(result.waived, ", "));
   if (result.reasons.empty())
-    page += fmt::format("Every property passed on {}, and the same plan caught every known-wrong form.\n", fmt::join(result.dtypes, " and "));
+    page += fmt::format("Every property passed on {}, and the same plan caught every known-wrong form.\n",
+                        fmt::join(result.dtypes, " and "));
   page += "\n";
   add_properties(page, result);
   add_witnesses(page, result);
@@ -100,8 +121,10 @@ std::string to_markdown(const Result& result) {
   if (result.dtypes.size() == 1) command += fmt::format(" --dtype {}", result.dtypes[0]);
   if (result.partial) command += fmt::format(" --only {}", fmt::join(result.only, ","));
   if (!result.waived.empty()) command += fmt::format(" --waive {}", fmt::join(result.waived, ","));
-  page += fmt::format("`{}`\n\n| | |\n|---|---|\n| plan | `{}` |\n| contract | {} version {} |\n| started | {} |\n| seconds | {:.1f} |\n", command, result.plan_hash, result.kernel,
-                      result.contract_version, result.started, result.seconds);
+  page += fmt::format(
+      "`{}`\n\n| | |\n|---|---|\n| plan | `{}` |\n| contract | {} version {} |\n| started | {} |\n| seconds | {:.1f} "
+      "|\n",
+      command, result.plan_hash, result.kernel, result.contract_version, result.started, result.seconds);
   for (const auto& [key, value] : result.machine) page += fmt::format("| {} | {} |\n", key, cell(value));
   return page;
 }

@@ -37,7 +37,7 @@ struct PropertyResult {
   std::map<std::string, double> known_good_ratio;  // the same of the known-good forms
   std::optional<Finding> finding;
   std::optional<Witness> witness;
-  std::string reason;              // why it is UNDECIDED
+  std::string reason;                          // why it is UNDECIDED
   std::map<std::string, std::int64_t> waived;  // findings let pass, by waiver
   std::vector<std::string> notes;
   double seconds = 0;

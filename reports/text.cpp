@@ -10,7 +10,9 @@ namespace {
 
 std::string paint(const std::string& text, const std::string& verdict, bool colour) {
   if (!colour) return text;
-  const char* code = verdict == "PASSED" || verdict == "EQUIVALENT" ? "32" : verdict == "DIFFERENT" || verdict == "FAILED" ? "31" : "33";
+  const char* code = verdict == "PASSED" || verdict == "EQUIVALENT"  ? "32"
+                     : verdict == "DIFFERENT" || verdict == "FAILED" ? "31"
+                                                                     : "33";
   return fmt::format("\033[1;{}m{}\033[0m", code, text);
 }
 
@@ -30,7 +32,9 @@ std::string facts_of(const PropertyResult& p) {
   std::vector<std::string> facts;
   if (const std::string ratio = ratio_text(p); !ratio.empty()) facts.push_back(ratio);
   if (p.choices_in_doubt > 0) facts.push_back(fmt::format("{} choices in doubt", p.choices_in_doubt));
-  if (p.undecidable > 0) facts.push_back(fmt::format("{:.2g} % undecidable", 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements)));
+  if (p.undecidable > 0)
+    facts.push_back(fmt::format("{:.2g} % undecidable",
+                                100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements)));
   for (const auto& [waiver, times] : p.waived) facts.push_back(fmt::format("{} waived {} times", waiver, times));
   return fmt::format("{}", fmt::join(facts, ", "));
 }
@@ -52,15 +56,21 @@ std::string to_text(const Result& result, bool colour) {
   std::string text;
   const auto line = [&text](const std::string& words) { text += words + "\n"; };
   line(fmt::format("{} {}{}", result.kernel, result.candidate, settings_text(result.settings)));
-  line(fmt::format("plan {}  seed {}  preset {}  {}", result.plan_hash.substr(0, 16), result.seed, result.preset, fmt::join(result.dtypes, ", ")));
+  line(fmt::format("plan {}  seed {}  preset {}  {}", result.plan_hash.substr(0, 16), result.seed, result.preset,
+                   fmt::join(result.dtypes, ", ")));
   line("");
   for (const PropertyResult& p : result.properties)
-    line(fmt::format("  {:<10} {} {:>5} cases  {}", p.name, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour), p.cases, facts_of(p)));
+    line(fmt::format("  {:<10} {} {:>5} cases  {}", p.name, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour),
+                     p.cases, facts_of(p)));
   if (!result.kills.empty()) {
-    const auto killed = std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
-    const std::string verdict = !result.power_measured ? "NOT RUN" : killed == static_cast<std::ptrdiff_t>(result.kills.size()) ? "PASSED" : "MISTRUSTED";
-    line(fmt::format("  {:<10} {} {:>5} of {} known-wrong forms caught{}", "power", paint(fmt::format("{:<10}", verdict), verdict, colour), killed,
-                     result.kills.size(), result.power_measured ? "" : " when the run ended"));
+    const auto killed =
+        std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
+    const std::string verdict = !result.power_measured                                       ? "NOT RUN"
+                                : killed == static_cast<std::ptrdiff_t>(result.kills.size()) ? "PASSED"
+                                                                                             : "MISTRUSTED";
+    line(fmt::format("  {:<10} {} {:>5} of {} known-wrong forms caught{}", "power",
+                     paint(fmt::format("{:<10}", verdict), verdict, colour), killed, result.kills.size(),
+                     result.power_measured ? "" : " when the run ended"));
   }
   line("");
   for (const PropertyResult& p : result.properties) {
@@ -70,17 +80,21 @@ std::string to_text(const Result& result, bool colour) {
     if (!p.witness->replay.empty()) line(fmt::format("    {}", p.witness->replay));
     for (const std::string& note : p.notes) line(fmt::format("    {}", note));
   }
-  const bool told = std::any_of(result.properties.begin(), result.properties.end(), [](const PropertyResult& p) { return p.witness.has_value(); });
+  const bool told = std::any_of(result.properties.begin(), result.properties.end(),
+                                [](const PropertyResult& p) { return p.witness.has_value(); });
   if (!told)
     for (const std::string& reason : result.reasons) line("  " + reason);
   if (told && !result.candidate_output.empty() && result.verdict == Verdict::failed) {
     line("  the candidate's process printed, last of all:");
-    line("    " + result.candidate_output.substr(result.candidate_output.size() - std::min<std::size_t>(result.candidate_output.size(), 500)));
+    line("    " + result.candidate_output.substr(result.candidate_output.size() -
+                                                 std::min<std::size_t>(result.candidate_output.size(), 500)));
   }
   std::string verdict = fmt::format("{}", name(result.verdict));
-  if (result.verdict == Verdict::equivalent && result.dtypes.size() == 1) verdict += fmt::format(" ({} only)", result.dtypes[0]);
+  if (result.verdict == Verdict::equivalent && result.dtypes.size() == 1)
+    verdict += fmt::format(" ({} only)", result.dtypes[0]);
   if (!result.waived.empty()) verdict += fmt::format(" (waived: {})", fmt::join(result.waived, ", "));
-  line(fmt::format("{}  {} {}, {:.1f} s", paint(verdict, std::string(name(result.verdict)), colour), result.kernel, result.candidate, result.seconds));
+  line(fmt::format("{}  {} {}, {:.1f} s", paint(verdict, std::string(name(result.verdict)), colour), result.kernel,
+                   result.candidate, result.seconds));
   return text;
 }
 

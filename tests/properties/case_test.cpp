@@ -15,7 +15,8 @@ rc::Gen<Case> any_case() {
   return rc::gen::exec([] {
     const Driver& driver = *find_driver("linear_attention");
     const PlanSettings settings;
-    const Property& property = **rc::gen::elementOf(std::vector<const Property*>{find_property("contract"), find_property("carry"), find_property("repeat"), find_property("gradients")});
+    const Property& property = **rc::gen::elementOf(std::vector<const Property*>{
+        find_property("contract"), find_property("carry"), find_property("repeat"), find_property("gradients")});
     return *property.random(driver, settings);
   });
 }

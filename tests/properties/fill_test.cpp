@@ -22,7 +22,9 @@ Case some_case(const std::string& fill, DType dtype, Dims dims, std::uint64_t se
   return c;
 }
 
-rc::Gen<Case> any_case(const std::vector<std::string>& fills) { return random_case(driver(), {}, "gradients", fills, Backward::always); }
+rc::Gen<Case> any_case(const std::vector<std::string>& fills) {
+  return random_case(driver(), {}, "gradients", fills, Backward::always);
+}
 
 // Protects: no false refusal. Inputs are in the contract's domain, exact in the dtype, and the definition is finite.
 TEST(Fill, StaysInsideTheDomain) {
@@ -83,8 +85,10 @@ TEST(Fill, LatticesAreCertified) {
       EXPECT_TRUE(free.outputs[1] && free.outputs[2]) << seed;
       EXPECT_GT(free.fullness, 0.25) << seed;
 
-      const Exactness whole = driver().exactness(driver().fill(some_case("lattice_balanced", dtype, {{"G", 1}, {"T", 5}, {"D", 3}}, seed)), dtype);
-      const bool all = whole.outputs[0] && whole.gradients[0] && whole.gradients[1] && whole.gradients[2] && whole.gradients[3] && whole.gradients[4];
+      const Exactness whole = driver().exactness(
+          driver().fill(some_case("lattice_balanced", dtype, {{"G", 1}, {"T", 5}, {"D", 3}}, seed)), dtype);
+      const bool all = whole.outputs[0] && whole.gradients[0] && whole.gradients[1] && whole.gradients[2] &&
+                       whole.gradients[3] && whole.gradients[4];
       balanced += all ? 1 : 0;
     }
     EXPECT_GT(balanced, 40) << name(dtype);
@@ -96,7 +100,8 @@ TEST(Fill, CancellingDenominatorsHaveBothSigns) {
   const Problem problem = driver().fill(some_case("cancelling", DType::float64, {{"G", 3}, {"T", 40}, {"D", 5}}, 7));
   int positive = 0, negative = 0;
   for (std::size_t g = 0; g < 3; ++g) {
-    std::vector<double> z(problem.inputs[4]->values.begin() + static_cast<std::ptrdiff_t>(5 * g), problem.inputs[4]->values.begin() + static_cast<std::ptrdiff_t>(5 * g + 5));
+    std::vector<double> z(problem.inputs[4]->values.begin() + static_cast<std::ptrdiff_t>(5 * g),
+                          problem.inputs[4]->values.begin() + static_cast<std::ptrdiff_t>(5 * g + 5));
     for (std::size_t t = 0; t < 40; ++t) {
       double den = 0, terms = 0;
       for (std::size_t p = 0; p < 5; ++p) {
@@ -115,10 +120,13 @@ TEST(Fill, CancellingDenominatorsHaveBothSigns) {
 
 // Protects: a clear error where a fixture was edited.
 TEST(Fill, RefusesWhatItDoesNotKnow) {
-  EXPECT_THROW(driver().fill(some_case("no_such_fill", DType::float32, {{"G", 1}, {"T", 1}, {"D", 1}}, 0)), std::invalid_argument);
-  EXPECT_THROW(driver().fill(some_case("feature", DType::float32, {{"G", 1}, {"T", -1}, {"D", 1}}, 0)), std::invalid_argument);
+  EXPECT_THROW(driver().fill(some_case("no_such_fill", DType::float32, {{"G", 1}, {"T", 1}, {"D", 1}}, 0)),
+               std::invalid_argument);
+  EXPECT_THROW(driver().fill(some_case("feature", DType::float32, {{"G", 1}, {"T", -1}, {"D", 1}}, 0)),
+               std::invalid_argument);
   EXPECT_THROW(driver().fill(some_case("feature", DType::float32, {{"G", 1}, {"D", 1}}, 0)), std::invalid_argument);
-  EXPECT_THROW(driver().fill(some_case("feature", DType::float32, {{"G", 1}, {"T", 1}, {"D", 0}}, 0)), std::invalid_argument);
+  EXPECT_THROW(driver().fill(some_case("feature", DType::float32, {{"G", 1}, {"T", 1}, {"D", 0}}, 0)),
+               std::invalid_argument);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ TEST(Shrink, ReachesTheSmallestCase) {
   EXPECT_EQ(shrunk.smallest.settings.at("block"), 1);
 }
 
-// Protects: a fault between blocks shrinks its block with the sequence: 3 tokens in blocks of 2, not 129 in blocks of 64.
+// Protects: a fault between blocks shrinks its block with the sequence: 3 tokens in blocks of 2, not 129 in blocks
+// of 64.
 TEST(Shrink, ShrinksABlockWithTheSequence) {
   const auto between_blocks = [](const Case& c) -> std::optional<Finding> {
     if (c.dims.at("T") <= c.settings.at("block") || c.settings.at("block") < 2) return std::nullopt;
@@ -53,7 +54,9 @@ TEST(Shrink, ShrinksABlockWithTheSequence) {
 
 // Protects: the witness shows the fault that was found, not another one met on the way.
 TEST(Shrink, KeepsTheKindOfFailure) {
-  const auto crash_when_small = [](const Case& c) { return std::optional<Finding>(c.dims.at("T") < 40 ? finding("crashed", "") : finding("value", "y")); };
+  const auto crash_when_small = [](const Case& c) {
+    return std::optional<Finding>(c.dims.at("T") < 40 ? finding("crashed", "") : finding("value", "y"));
+  };
   Case c = large();
   c.pieces.clear();
   const Shrunk shrunk = shrink(driver(), c, finding("value", "y"), crash_when_small, 1000);
