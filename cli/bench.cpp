@@ -1,4 +1,91 @@
 #include "cli/bench.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/attention.h"
+#include "bench/oracle.h"
+#include "cli/usage.h"
+
 namespace fractus::cli {
-int bench(const Options&) { return our_failure; }
+namespace {
+
+using nlohmann::json;
+
+void show(const Options& options, const std::string& text, const json& figures) {
+  if (options.json != "-") fmt::print("{}", text);
+  if (!options.json.empty()) write_json(options.json, figures.dump(1) + "\n");
+}
+
+int bench_oracle(const Options& options) {
+  const Workshop workshop;
+  const bench::OracleFigures f = bench::measure_oracle(workshop, 5);
+  std::string text = fmt::format("G 80, T 128, D 64, float32, forward and all five gradients, {} threads\n", f.threads);
+  text += fmt::format("  {:<10} {:>9} {:>12}\n", "", "ms", "extra MB");
+  text += fmt::format("  {:<10} {:>9.1f} {:>12.1f}\n", "einsum", 1e3 * f.einsum_seconds, f.einsum_extra_mb);
+  text += fmt::format("  {:<10} {:>9.1f} {:>12.1f}\n", "oracle", 1e3 * f.oracle_seconds, f.extra_mb);
+  text += fmt::format("  the oracle takes {:.3f} of einsum's time\n", f.ratio());
+  show(options, text,
+       {{"ratio_vs_einsum", f.ratio()},
+        {"oracle_seconds", f.oracle_seconds},
+        {"einsum_seconds", f.einsum_seconds},
+        {"extra_mb", f.extra_mb},
+        {"einsum_extra_mb", f.einsum_extra_mb},
+        {"threads", f.threads}});
+  return 0;
+}
+
+// "0.013 x", or nothing where there is no einsum to compare with.
+std::string ratio(double figure, double of) { return of > 0 ? fmt::format("{:.3f}", figure / of) : "-"; }
+
+int bench_attention(const Options& options) {
+  const Workshop workshop;
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  const auto progress = [](const bench::Cell& cell) {
+    fmt::print(stderr, "{} B {}: {}\n", cell.form, cell.batch, cell.status);
+  };
+  const std::vector<bench::Cell> cells = bench::measure_attention(workshop, threads, 8, progress);
+
+  std::string text = fmt::format(
+      "T 128, D 64, G = 40 B, carry active, float32, {} threads, median of 8, a process per cell\n", threads);
+  text += fmt::format("  {:<14} {:>2} {:>10} {:>10} {:>12} {:>10} {:>12} {:>10}\n", "form", "B", "fwd ms", "/ einsum",
+                      "fwd+bwd ms", "/ einsum", "resident MB", "/ einsum");
+  json table = json::array();
+  for (const bench::Cell& cell : cells) {
+    json entry{{"form", cell.form}, {"B", cell.batch}, {"status", cell.status}};
+    if (cell.status == "ok") {
+      const bench::Cell none;
+      const bench::Cell* beside = bench::einsum_beside(cells, cell);
+      const bench::Cell& einsum = beside != nullptr ? *beside : none;
+      text += fmt::format("  {:<14} {:>2} {:>10.1f} {:>10} {:>12.1f} {:>10} {:>12.0f} {:>10}\n", cell.form, cell.batch,
+                          cell.forward_ms, ratio(cell.forward_ms, einsum.forward_ms), cell.forward_backward_ms,
+                          ratio(cell.forward_backward_ms, einsum.forward_backward_ms), cell.resident_mb,
+                          ratio(cell.resident_mb, einsum.resident_mb));
+      entry.update({{"forward_ms", cell.forward_ms},
+                    {"forward_backward_ms", cell.forward_backward_ms},
+                    {"resident_mb", cell.resident_mb}});
+      if (beside != nullptr)
+        entry.update({{"ratio_forward", cell.forward_ms / einsum.forward_ms},
+                      {"ratio_forward_backward", cell.forward_backward_ms / einsum.forward_backward_ms},
+                      {"ratio_resident", cell.resident_mb / einsum.resident_mb}});
+    } else {
+      text += fmt::format("  {:<14} {:>2} {}\n", cell.form, cell.batch, cell.status);
+    }
+    table.push_back(entry);
+  }
+  show(options, text, {{"threads", threads}, {"cells", table}});
+  return 0;
+}
+
+}  // namespace
+
+int bench(const Options& options) {
+  if (options.what == "oracle") return bench_oracle(options);
+  if (options.what == "attention") return bench_attention(options);
+  unknown("measurement", options.what, {"oracle", "attention"});
+}
+
 }  // namespace fractus::cli
