@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* format_name = "fractus-verify fixture 1";
+constexpr double most_elements = 1e8;         // of one tensor; 800 MB of doubles
 constexpr std::size_t most_values = 200'000;  // 4 MB of text; a larger case is made again from its seed
 
 json to_json(const std::vector<std::optional<Array>>& arrays) {
@@ -130,6 +131,14 @@ Fixture read_fixture(const std::filesystem::path& file) {
       if (!fixture.c.dims.contains(symbol) || fixture.c.dims.at(symbol) < 0)
         throw std::invalid_argument(
             fmt::format("in 'case': field 'dims': wanted an extent of 0 or more for {}", symbol));
+    for (const TensorSpec& spec : contract->inputs) {
+      double elements = 1;  // as a double, since hostile extents overflow an integer
+      for (const std::string& symbol : spec.dims) elements *= static_cast<double>(fixture.c.dims.at(symbol));
+      if (elements > most_elements)
+        throw std::invalid_argument(
+            fmt::format("in 'case': field 'dims': {} would have {:.3g} elements; wanted at most {:.0g}", spec.name,
+                        elements, most_elements));
+    }
     if (j.contains("inputs")) {
       Problem problem;
       problem.inputs = arrays_from(j, "inputs", contract->inputs, fixture.c);
