@@ -105,16 +105,23 @@ Call piece_call(const Sequence& sequence, std::int64_t start, std::int64_t lengt
   return call;
 }
 
-// The gradients of a piece's initial state become the cotangents of the state that the piece before it ended with.
-void pass_back(const Sequence& sequence, const Call& later, const Answer& answer, Call& earlier) {
+// An empty piece copies its state, and may do so detached (KERNELS.md): what flows into the copy flows through.
+void flow_through(const Sequence& sequence, const Call& call, Answer& answer) {
+  if (!call.inputs.front()->values.empty()) return;
   for (const auto& [output, input] : sequence.driver.carry) {
     const std::size_t i = sequence.input_index(input), j = sequence.output_index(output);
-    std::optional<Array> gradient = i < answer.gradients.size() ? answer.gradients[i] : std::nullopt;
-    // An empty piece copies its state, and may do so detached: what flows in flows through.
-    const bool empty = later.inputs.front()->values.empty();
-    if (!gradient && empty) gradient = later.cotangents[j];
+    if (!call.gradients[i] || answer.gradients[i] || !call.cotangents[j]) continue;
+    answer.gradients[i] = call.cotangents[j];
+    answer.gradients[i]->name = "d" + input;
+  }
+}
+
+// The gradients of a piece's initial state become the cotangents of the state that the piece before it ended with.
+void pass_back(const Sequence& sequence, const Answer& answer, Call& earlier) {
+  for (const auto& [output, input] : sequence.driver.carry) {
+    std::optional<Array> gradient = answer.gradients[sequence.input_index(input)];
     if (gradient) gradient->name = output;
-    earlier.cotangents[j] = std::move(gradient);
+    earlier.cotangents[sequence.output_index(output)] = std::move(gradient);
   }
 }
 
@@ -143,12 +150,14 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 
   if (backward)
     for (std::size_t i = calls.size(); i-- > 0;) {
-      if (i + 1 < calls.size()) pass_back(sequence, calls[i + 1], answers[i + 1], calls[i]);
+      if (i + 1 < calls.size()) pass_back(sequence, answers[i + 1], calls[i]);
       if (i > 0)
         for (const auto& [output, input] : sequence.driver.carry)
           calls[i].gradients[sequence.input_index(input)] = true;
       answers[i] = subject.call(calls[i]);
       if (auto finding = trouble(answers[i])) return {.finding = std::move(finding)};
+      answers[i].gradients.resize(contract.inputs.size());
+      flow_through(sequence, calls[i], answers[i]);
     }
 
   Answer whole = answers.back();
