@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -16,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* format_name = "fractus-verify fixture 1";
-constexpr double most_elements = 1e8;         // of one tensor; 800 MB of doubles
+constexpr double most_elements = 1e7;         // of one tensor; the training run's largest has 655,360
 constexpr std::size_t most_values = 200'000;  // 4 MB of text; a larger case is made again from its seed
 
 json to_json(const std::vector<std::optional<Array>>& arrays) {
@@ -39,8 +40,13 @@ std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* n
       arrays.emplace_back();
       continue;
     }
-    Array array{field<std::string>(list[i], "name"), c.dtype, field<Shape>(list[i], "shape"),
-                field<std::vector<double>>(list[i], "values")};
+    Array array;
+    try {
+      array = {field<std::string>(list[i], "name"), c.dtype, field<Shape>(list[i], "shape"),
+               field<std::vector<double>>(list[i], "values")};
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(fmt::format("field '{}', tensor {}: {}", name, specs[i].name, error.what()));
+    }
     const Shape wanted = shape_of(specs[i], c.dims);
     if (array.name != specs[i].name || array.shape != wanted)
       throw std::invalid_argument(fmt::format("field '{}', tensor {}: wanted {} of shape {}, got {} of shape {}", name,
@@ -53,6 +59,48 @@ std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* n
     arrays.push_back(std::move(array));
   }
   return arrays;
+}
+
+// Every name is one of the contract's, else an edited file would quietly ask for something else.
+void require_names(const char* name, const std::vector<std::string>& names, const std::vector<TensorSpec>& specs) {
+  for (const std::string& wanted : names)
+    if (std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& spec) { return spec.name == wanted; }))
+      throw std::invalid_argument(fmt::format("field '{}': the contract has no tensor '{}' there", name, wanted));
+}
+
+void require_positive(const std::map<std::string, std::int64_t>& settings) {
+  for (const auto& [parameter, value] : settings)
+    if (value < 1)
+      throw std::invalid_argument(fmt::format("field 'settings': wanted {} of 1 or more, got {}", parameter, value));
+}
+
+// What a case must be, whatever property it is of, to be run at all.
+void require_sound(const Case& c, const Contract& contract) {
+  if (c.dtype != DType::float32 && c.dtype != DType::float64)
+    throw std::invalid_argument(fmt::format("field 'dtype': wanted float32 or float64, got {}", name(c.dtype)));
+  for (const std::string& symbol : contract.dim_symbols)
+    if (!c.dims.contains(symbol) || c.dims.at(symbol) < 0)
+      throw std::invalid_argument(fmt::format("field 'dims': wanted an extent of 0 or more for {}", symbol));
+  for (const TensorSpec& spec : contract.inputs) {
+    double elements = 1;  // as a double, since hostile extents overflow an integer
+    for (const std::string& symbol : spec.dims) elements *= static_cast<double>(c.dims.at(symbol));
+    if (elements > most_elements)
+      throw std::invalid_argument(fmt::format("field 'dims': {} would have {:.3g} elements; wanted at most {:.0g}",
+                                              spec.name, elements, most_elements));
+  }
+  for (std::int64_t length : c.pieces)
+    if (length < 0 || static_cast<double>(length) > most_elements)
+      throw std::invalid_argument(fmt::format("field 'pieces': {} is no length of a piece", length));
+  require_names("absent", c.absent, contract.inputs);
+  require_names("frozen", c.frozen, contract.inputs);
+  require_names("cotangents", c.cotangents, contract.outputs);
+  require_positive(c.settings);
+}
+
+void require_one_each(const char* name, const std::vector<int>& units, const std::vector<TensorSpec>& specs) {
+  if (!units.empty() && units.size() != specs.size())
+    throw std::invalid_argument(
+        fmt::format("field '{}': wanted {} numbers, or none, got {}", name, specs.size(), units.size()));
 }
 
 std::size_t value_count(const Problem& problem) {
@@ -106,7 +154,7 @@ Fixture read_fixture(const std::filesystem::path& file) {
     json j;
     try {
       j = json::parse(text);
-    } catch (const json::parse_error& error) {
+    } catch (const json::exception& error) {  // a number that no double holds is no parse error to the library
       throw std::invalid_argument(fmt::format("it is not JSON: {}", error.what()));
     }
     if (const auto format = field<std::string>(j, "format"); format != format_name)
@@ -114,9 +162,11 @@ Fixture read_fixture(const std::filesystem::path& file) {
     Fixture fixture;
     fixture.candidate = field<std::string>(j, "candidate");
     fixture.settings = field<std::map<std::string, std::int64_t>>(j, "settings");
+    require_positive(fixture.settings);
     fixture.after_another = field<bool>(j, "after_another_call");
+    const json described = field<json>(j, "case");
     try {
-      fixture.c = case_from_json(field<json>(j, "case"));
+      fixture.c = case_from_json(described);
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(std::string("in 'case': ") + error.what());
     }
@@ -127,17 +177,10 @@ Fixture read_fixture(const std::filesystem::path& file) {
     if (find_property(fixture.c.property) == nullptr)
       throw std::invalid_argument("in 'case': field 'property': '" + fixture.c.property +
                                   "' is not a property of this build");
-    for (const std::string& symbol : contract->dim_symbols)
-      if (!fixture.c.dims.contains(symbol) || fixture.c.dims.at(symbol) < 0)
-        throw std::invalid_argument(
-            fmt::format("in 'case': field 'dims': wanted an extent of 0 or more for {}", symbol));
-    for (const TensorSpec& spec : contract->inputs) {
-      double elements = 1;  // as a double, since hostile extents overflow an integer
-      for (const std::string& symbol : spec.dims) elements *= static_cast<double>(fixture.c.dims.at(symbol));
-      if (elements > most_elements)
-        throw std::invalid_argument(
-            fmt::format("in 'case': field 'dims': {} would have {:.3g} elements; wanted at most {:.0g}", spec.name,
-                        elements, most_elements));
+    try {
+      require_sound(fixture.c, *contract);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(std::string("in 'case': ") + error.what());
     }
     if (j.contains("inputs")) {
       Problem problem;
@@ -145,6 +188,8 @@ Fixture read_fixture(const std::filesystem::path& file) {
       problem.cotangents = arrays_from(j, "cotangents", contract->outputs, fixture.c);
       problem.units = field<std::vector<int>>(j, "units");
       problem.cotangent_units = field<std::vector<int>>(j, "cotangent_units");
+      require_one_each("units", problem.units, contract->inputs);
+      require_one_each("cotangent_units", problem.cotangent_units, contract->outputs);
       for (std::size_t i = 0; i < problem.inputs.size(); ++i)
         if (!problem.inputs[i] && !contract->inputs[i].optional)
           throw std::invalid_argument(

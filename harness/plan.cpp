@@ -9,10 +9,13 @@
 namespace fractus {
 namespace {
 
-// The block whose borders the shapes surround: the form's own, or production's where it has none.
+// The block whose borders the shapes surround: the form's own, or production's where it has none. Sequences of three
+// blocks beyond this length would take minutes each, so a form with a larger block is judged as one that none fills.
+constexpr std::int64_t longest_block = 256;
+
 std::int64_t block_of(const std::map<std::string, std::int64_t>& settings) {
   const auto found = settings.find("block");
-  return found == settings.end() ? 64 : found->second;
+  return found == settings.end() ? 64 : std::min(found->second, longest_block);
 }
 
 std::string hash_of(const Plan& plan) {

@@ -43,6 +43,10 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
 }
 
 Outcome check(Expectation& expectation, const Subject& subject) {
+  const Problem& problem = expectation.problem();
+  if (problem.units.empty() || problem.cotangent_units.empty())
+    throw std::invalid_argument("fill: exact wants values on a lattice, with their units; '" + expectation.of().fill +
+                                "' came without");
   const Answer answer = subject.call(call_of(expectation, subject));
   if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   Outcome outcome = compare(expectation, answer);
