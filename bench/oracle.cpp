@@ -37,8 +37,12 @@ OracleRun run_in_child(int threads) {
   if (::pipe(ends.data()) != 0) throw std::runtime_error("cannot make a pipe for the oracle's measurement");
   const pid_t child = ::fork();
   if (child == 0) {
-    const OracleRun run = run_here(threads);
-    ::_exit(::write(ends[1], &run, sizeof run) == sizeof run ? 0 : 1);
+    try {
+      const OracleRun run = run_here(threads);
+      ::_exit(::write(ends[1], &run, sizeof run) == sizeof run ? 0 : 1);
+    } catch (...) {
+      ::_exit(1);  // not into main a second time; the parent sees a pipe without figures
+    }
   }
   ::close(ends[1]);
   OracleRun run;
