@@ -316,6 +316,12 @@ class Run {
       raise(Verdict::undecided, fmt::format("partial: only {} was asked for; nothing wrong was found in it",
                                             fmt::join(plan_.properties, ", ")));
     else if (!out_of_budget_) {
+      if (const auto block = plan_.settings.find("block");
+          block != plan_.settings.end() && block->second > plan_.generation.block)
+        raise(Verdict::mistrusted,
+              fmt::format("the plan covered too little: no sequence of it fills a block of {}; the "
+                          "largest that it can fill is {}",
+                          block->second, plan_.generation.block));
       if (const auto missing = result_.coverage.missing(); !missing.empty())
         raise(Verdict::mistrusted, fmt::format("the plan covered too little: no case of {}", fmt::join(missing, ", ")));
       std::vector<std::string> survivors;
