@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "reports/files.h"
 
@@ -19,9 +21,22 @@ bool is_terminal(int descriptor) { return ::isatty(descriptor) == 1; }
 
 void write_json(const std::string& file, const std::string& text) {
   if (file == "-")
-    fmt::print("{}", text);
+    print_whole(text);
   else
     write_whole(file, text);
+}
+
+void print_whole(const std::string& text) {
+  fmt::print("{}", text);
+  if (std::fflush(stdout) != 0) throw std::runtime_error("standard output does not take it");
+}
+
+void try_to_write(const std::string& what, const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "fractus-verify: {} was not written: {}. The verdict stands.\n", what, e.what());
+  }
 }
 
 }  // namespace fractus::cli

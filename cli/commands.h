@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace fractus::cli {
@@ -30,5 +31,11 @@ bool is_terminal(int descriptor);
 
 // To a file, or to standard output for "-". Throws std::runtime_error; nothing half-written.
 void write_json(const std::string& file, const std::string& text);
+
+// To standard output, now. Throws std::runtime_error where it does not take it.
+void print_whole(const std::string& text);
+
+// What cannot be written costs a line on standard error, never the verdict and its status.
+void try_to_write(const std::string& what, const std::function<void()>& write);
 
 }  // namespace fractus::cli

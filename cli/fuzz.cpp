@@ -58,8 +58,7 @@ nlohmann::json json_of(const FuzzResult& result, const Plan& plan) {
 
 int fuzz(const Options& options) {
   if (options.candidate.empty()) throw UsageError("fuzz: no candidate: name one with --candidate");
-  const std::vector<std::string> only = split(options.only), waived = split(options.waive);
-  require_properties(only);
+  const std::vector<std::string> only = properties_from(options.only), waived = split(options.waive);
   FuzzSettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
   settings.most_cases = options.cases;
@@ -93,8 +92,9 @@ int fuzz(const Options& options) {
     throw UsageError(e.what());
   }
   if (terminal) fmt::print(stderr, "\r\033[K");
-  if (options.json != "-") fmt::print("{}", text_of(result, chosen.form.name));
-  if (!options.json.empty()) write_json(options.json, json_of(result, plan).dump(1) + "\n");
+  if (options.json != "-") try_to_write("the text", [&] { print_whole(text_of(result, chosen.form.name)); });
+  if (!options.json.empty())
+    try_to_write("the JSON result", [&] { write_json(options.json, json_of(result, plan).dump(1) + "\n"); });
   if (!result.failure) return 0;
   return static_cast<int>(result.failure->finding->broken ? Verdict::failed : Verdict::different);
 }

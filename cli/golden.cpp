@@ -17,6 +17,9 @@ int golden(const Options& options) {
   } catch (const std::runtime_error& e) {
     throw UsageError(fmt::format("golden: {}", e.what()));
   }
+  if (result.lines.empty())
+    throw UsageError(
+        fmt::format("golden: '{}' holds no case of a kernel of this build, so nothing was checked", options.folder));
   nlohmann::json json{{"passed", result.passed()}, {"skipped", result.skipped}, {"cases", nlohmann::json::array()}};
   std::string text;
   for (const GoldenLine& line : result.lines) {
@@ -32,11 +35,9 @@ int golden(const Options& options) {
     text += fmt::format("  skipped {}: this build has no such kernel\n", file);
   text += fmt::format("{}  {} comparisons, {} files skipped\n", result.passed() ? "PASSED" : "DIFFERENT",
                       result.lines.size(), result.skipped.size());
-  if (options.json != "-") fmt::print("{}", text);
-  if (!options.json.empty()) write_json(options.json, json.dump(1) + "\n");
-  if (result.lines.empty())
-    throw UsageError(
-        fmt::format("golden: '{}' holds no case of a kernel of this build, so nothing was checked", options.folder));
+  if (options.json != "-") try_to_write("the text", [&] { print_whole(text); });
+  if (!options.json.empty())
+    try_to_write("the JSON result", [&] { write_json(options.json, json.dump(1) + "\n"); });
   return result.passed() ? 0 : 1;
 }
 

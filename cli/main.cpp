@@ -25,6 +25,16 @@ constexpr const char* examples = R"(Examples:
 
 Exit status: 0 EQUIVALENT, 1 DIFFERENT, 2 UNDECIDED, 3 MISTRUSTED, 4 FAILED, 64 bad usage, 70 a failure of our own.)";
 
+// An empty value is a shell variable that was never set, not the wish for the default.
+const CLI::Validator given(
+    [](const std::string& text) { return text.empty() ? std::string("wanted a value, got an empty one") : ""; }, "");
+
+void require_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() > 0) option->check(given);
+  for (CLI::App* command : app.get_subcommands({})) require_values(*command);
+}
+
 void add_candidate(CLI::App& app, Options& o) {
   app.add_option("--candidate", o.candidate, "the form to judge: NAME, or NAME:parameter=value");
   app.add_option("--kernel", o.kernel, "its kernel; needed only where two kernels have a form of that name");
@@ -64,7 +74,7 @@ int run(int argc, char** argv) {
   CLI::App* fuzz = app.add_subcommand("fuzz", "random cases until the time is up or one fails");
   add_candidate(*fuzz, o);
   add_run(*fuzz, o);
-  fuzz->add_option("--cases", o.cases, "cases at most")->check(CLI::PositiveNumber);
+  fuzz->add_option("--cases", o.cases, "cases at most")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 53));
   fuzz->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 
   CLI::App* golden = app.add_subcommand("golden", "oracle, references and candidates against recorded tensors");
@@ -75,6 +85,7 @@ int run(int argc, char** argv) {
   bench->add_option("WHAT", o.what, "oracle or attention")->required();
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
   app.require_subcommand(0, 1);
+  require_values(app);
 
   try {
     app.parse(argc, argv);

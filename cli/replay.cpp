@@ -41,13 +41,13 @@ int replay(const Options& options) {
     text += "  it passes now: nothing differs beyond the certified bound\n";
   }
   text += fmt::format("{}\n", finding ? (finding->broken ? "FAILED" : "DIFFERENT") : "PASSED");
-  if (options.json != "-") fmt::print("{}", text);
+  if (options.json != "-") try_to_write("the text", [&] { print_whole(text); });
   if (!options.json.empty()) {
     nlohmann::json json{{"verdict", finding ? std::string(name(verdict)) : "PASSED"},
                         {"case", fixture.c},
                         {"candidate", chosen.form.name}};
     if (finding) json["finding"] = to_json(*finding);
-    write_json(options.json, json.dump(1) + "\n");
+    try_to_write("the JSON result", [&] { write_json(options.json, json.dump(1) + "\n"); });
   }
   return static_cast<int>(verdict);
 }

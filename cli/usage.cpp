@@ -104,14 +104,15 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
   const std::string name = candidate.substr(0, colon);
 
   std::vector<const FormInfo*> matches;
-  std::vector<std::string> known;
+  std::vector<std::string> known, right;
   std::set<std::string> kernels;
   for (const FormInfo& form : workshop.forms()) {
     if (!kernel.empty() && form.kernel != kernel) continue;
     known.push_back(form.name);
+    if (form.role != "wrong") right.push_back(form.name);
     if (form.name == name) matches.push_back(&form), kernels.insert(form.kernel);
   }
-  if (matches.empty()) unknown("candidate", name, known);
+  if (matches.empty()) unknown("candidate", name, nearest(name, known).empty() ? right : known);
   if (kernels.size() > 1)
     throw UsageError(
         fmt::format("candidate '{}' exists for {}; say which with --kernel", name, fmt::join(kernels, ", ")));
@@ -121,12 +122,15 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
   return chosen;
 }
 
-void require_properties(const std::vector<std::string>& names) {
+std::vector<std::string> properties_from(const std::string& text) {
+  std::vector<std::string> names = split(text);
+  if (names.empty() && !text.empty()) throw UsageError(fmt::format("--only: wanted properties, got '{}'", text));
   std::vector<std::string> known;
   for (const Property& property : properties()) known.push_back(property.name);
   known.emplace_back("power");
   for (const std::string& name : names)
     if (!contains(known, name)) unknown("property", name, known);
+  return names;
 }
 
 void require_waivers(const std::vector<std::string>& names, const Contract& contract) {

@@ -38,8 +38,10 @@ struct Chosen {
 // `kernel` may be empty where one kernel alone has such a form.
 Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate);
 
-// Throws UsageError unless each is a property ("power" included), or a waiver of the kernel.
-void require_properties(const std::vector<std::string>& names);
+// The properties of a list, "power" included; no text, no properties. Throws UsageError where one is unknown.
+std::vector<std::string> properties_from(const std::string& text);
+
+// Throws UsageError unless each is a waiver of the kernel.
 void require_waivers(const std::vector<std::string>& names, const Contract& contract);
 std::vector<DType> dtypes_from(const std::string& text);  // empty: both
 

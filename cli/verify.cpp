@@ -11,15 +11,6 @@
 namespace fractus::cli {
 namespace {
 
-// A report that cannot be written costs a line, never the verdict, which has been printed by then.
-void try_to_write(const std::string& what, const std::function<void()>& write) {
-  try {
-    write();
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "fractus-verify: {} was not written: {}. The verdict above stands.\n", what, e.what());
-  }
-}
-
 void write_report(const std::filesystem::path& folder, const Result& result) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -35,8 +26,7 @@ int verify(const Options& options) {
     throw UsageError(
         "no candidate: name one with --candidate, for instance --candidate chunked; './fractus-verify list' shows "
         "them");
-  const std::vector<std::string> only = split(options.only), waived = split(options.waive);
-  require_properties(only);
+  const std::vector<std::string> only = properties_from(options.only), waived = split(options.waive);
   const auto dtypes = dtypes_from(options.dtype);
   JudgeSettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
@@ -65,9 +55,13 @@ int verify(const Options& options) {
   progress.clear();
 
   const bool json_on_stdout = options.json == "-";
-  fmt::print(json_on_stdout ? stderr : stdout, "{}",
-             to_text(result, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO)));
-  std::fflush(stdout);
+  try_to_write("the text", [&] {
+    const std::string text = to_text(result, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO));
+    if (json_on_stdout)
+      fmt::print(stderr, "{}", text);
+    else
+      print_whole(text);
+  });
   const std::filesystem::path folder =
       options.report.empty() ? root() / "build" / "report" / fmt::format("{}-{}", result.kernel, result.candidate)
                              : std::filesystem::path(options.report);
