@@ -37,6 +37,7 @@ class Recorded {
     array.dtype = dtype;
     return array;
   }
+  std::string file() const { return file_.string(); }
   bool has(const std::string& name) const {
     return std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& a) { return a.name == name; });
   }
@@ -54,6 +55,12 @@ Dims dims_of(const Contract& contract, const Recorded& recorded) {
     const Shape shape = recorded.get(spec.name, spec.name, nullptr).shape;
     for (std::size_t d = 0; d < spec.dims.size() && d < shape.size(); ++d) dims.emplace(spec.dims[d], shape[d]);
   }
+  for (const TensorSpec& spec : contract.inputs)
+    for (const std::string& symbol : spec.dims)
+      if (!dims.contains(symbol))
+        throw std::runtime_error(fmt::format("'{}': nothing tells the extent {}: tensor '{}' is missing or has too few "
+                                             "dimensions",
+                                             recorded.file(), symbol, spec.name));
   return dims;
 }
 
