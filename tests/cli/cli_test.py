@@ -2,9 +2,13 @@
 import json
 import os
 import pathlib
+import stat
 import subprocess
 import tempfile
+import time
 import unittest
+
+import torch_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT.parent / "shared" / "golden"
@@ -32,16 +36,43 @@ class Usage(unittest.TestCase):
         self.refused("did you mean float32", "--candidate", "chunked", "--dtype", "float23")
         self.refused("did you mean block", "--candidate", "chunked:blok=3")
         self.refused("did you mean oracle", "bench", "oracel")
+        self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--candidate", "zzz")
+        self.refused("did you mean wrong_no_cut", "fuzz", "--candidate", "wrong_no_cutt")
 
     def test_bad_values(self):
         self.refused("no candidate", )
-        self.refused("--budget", "--candidate", "chunked", "--budget", "soon")
-        self.refused("--budget", "--candidate", "chunked", "--budget=-3s")
-        for block in ("0", "-1", "x", "", "1.5"):
+        for budget in ("soon", "0", "-3s", "nan", "inf", "5d", "1e400", " 5s"):
+            self.refused("--budget: wanted a time", "--candidate", "chunked", f"--budget={budget}")
+        for block in ("0", "-1", "x", "", "1.5", "99999999999999999999"):
             self.refused("block=N", "--candidate", f"chunked:block={block}")
-        self.refused("", "--seed", "-1", "--candidate", "chunked")
-        self.refused("", "--no-such-option")
-        self.refused("", "no_such_command")
+        for seed in ("-1", "x", "99999999999999999999"):
+            self.refused("--seed", "--candidate", "chunked", f"--seed={seed}")
+        self.refused("--preset", "--candidate", "chunked", "--preset", "lively")
+        self.refused("1 to", "fuzz", "--candidate", "chunked", "--cases", "0")
+        self.refused("none of the chosen properties", "fuzz", "--candidate", "chunked", "--only", "memory")
+        self.refused("--candidate", "--candidate", "chunked", "--candidate", "cumsum")
+        self.refused("--no-such-option", "--no-such-option")
+        self.refused("no_such_command", "no_such_command")
+
+    def test_empty_values(self):
+        """A shell variable that was never set must not become the default: --only "$ONLY" would judge everything."""
+        for option in ("--candidate", "--kernel", "--seed", "--budget", "--dtype", "--only", "--waive", "--preset", "--report", "--json"):
+            self.refused(option, "--candidate", "chunked", option, "")
+        self.refused("--only", "--candidate", "chunked", "--only", ",")
+
+    def test_missing_arguments(self):
+        for command, argument in (("replay", "FILE"), ("golden", "DIR"), ("bench", "WHAT")):
+            self.refused(argument, command)
+        self.refused("no candidate", "fuzz")
+
+    def test_list_is_quick(self):
+        start = time.monotonic()
+        done = run("list", "--json", "-")
+        seconds = time.monotonic() - start
+        print(f"list: {seconds:.2f} s")
+        self.assertLess(seconds, 5)  # 1 s is wanted; the margin is for a busy machine
+        forms = json.loads(done.stdout)["kernels"][0]["forms"]
+        self.assertLessEqual({"einsum", "looped", "cumsum", "chunked", "chunked_tail"}, {form["name"] for form in forms})
 
 
 class Verdicts(unittest.TestCase):
@@ -70,7 +101,10 @@ class Verdicts(unittest.TestCase):
             self.assertIsInstance(entry["cases"], int)
             self.assertIsInstance(entry["worst_ratio"], (int, float))
             self.assertIsInstance(entry["undecidable"], int)
+        for field in ("killed", "total"):
+            self.assertIsInstance(self.result["mutants"][field], int)
         self.assertEqual(self.result["mutants"]["killed"], self.result["mutants"]["total"])
+        self.assertEqual(json.loads((self.folder / "right" / "report.json").read_text()), self.result)
         self.assertEqual(self.result["mutants"]["survivors"], [])
 
     def test_different_failed_undecided(self):
@@ -91,18 +125,73 @@ class Verdicts(unittest.TestCase):
 class Reports(unittest.TestCase):
     """Protects the verdict from the disk: it is printed, with its status, whatever happens to the files."""
 
+    QUICK = ("--candidate", "chunked", "--budget", "1ms")  # UNDECIDED, status 2
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def stands(self, done):
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("was not written", done.stderr)
+        self.assertIn("UNDECIDED", done.stdout)
+
+    def device(self, minor):
+        """A device of our own: the machine's are never put at risk by a test."""
+        path = self.folder / f"device{minor}"
+        try:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+            path.open("wb").close()
+        except OSError:
+            self.skipTest("making a device needs root")
+        return path
+
     def test_unwritable(self):
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "file"
-            file.write_text("kept")
-            for arguments in (("--report", file), ("--report", file / "under"), ("--report", "/proc/none"),
-                              ("--json", "/dev/full/x", "--report", folder), ("--json", "/proc/none.json", "--report", folder)):
-                done = run("--candidate", "chunked", "--budget", "1ms", *arguments)
+        file = self.folder / "file"
+        file.write_text("kept")
+        for arguments in (("--report", file), ("--report", file / "under"), ("--report", "/proc/none"),
+                          ("--json", file / "x", "--report", self.folder), ("--json", "/proc/none.json", "--report", self.folder),
+                          ("--json", self.folder, "--report", self.folder)):
+            self.stands(run(*self.QUICK, *arguments))
+        self.assertEqual(file.read_text(), "kept")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["file", "report.json", "report.md"])
+
+    def test_full_device(self):
+        full = self.device(7)
+        self.stands(run(*self.QUICK, "--report", self.folder, "--json", full))
+        self.assertTrue(stat.S_ISCHR(full.stat().st_mode), "the device was replaced by a file")
+
+    def test_null_device_stays(self):
+        null = self.device(3)
+        done = run(*self.QUICK, "--report", self.folder, "--json", null)
+        self.assertNotIn("was not written", done.stderr)
+        self.assertTrue(stat.S_ISCHR(null.stat().st_mode), "the device was replaced by a file")
+
+    def test_link_and_pipe(self):
+        (self.folder / "target").write_text("old")
+        (self.folder / "link").symlink_to("target")
+        run(*self.QUICK, "--report", self.folder, "--json", self.folder / "link")
+        self.assertTrue((self.folder / "link").is_symlink())
+        json.loads((self.folder / "target").read_text())
+        os.mkfifo(self.folder / "pipe")
+        with subprocess.Popen(["cat", self.folder / "pipe"], stdout=subprocess.PIPE) as reader:
+            run(*self.QUICK, "--report", self.folder, "--json", self.folder / "pipe")
+            json.loads(reader.stdout.read())
+
+    def test_full_standard_output(self):
+        with open("/dev/full", "w") as full:
+            for more in ((), ("--json", "-")):
+                done = subprocess.run([ROOT / "fractus-verify", *self.QUICK, "--report", self.folder, *more], stdout=full,
+                                      stderr=subprocess.PIPE, text=True)
                 self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn("UNDECIDED", done.stdout)
                 self.assertIn("was not written", done.stderr)
-            self.assertEqual(file.read_text(), "kept")
-            self.assertEqual([name for name in os.listdir(folder) if name not in ("file", "report.md", "report.json")], [])
+
+    def test_other_commands(self):
+        self.assertEqual(run("fuzz", "--candidate", "chunked", "--cases", 3, "--json", "/proc/none").returncode, 0)
+        done = run("fuzz", "--candidate", "wrong_sign_lost", "--only", "rounding", "--json", "/proc/none")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("replay", done.stdout)
 
 
 class Fixtures(unittest.TestCase):
@@ -160,6 +249,39 @@ class Fixtures(unittest.TestCase):
         self.replay(self.edited(["inputs", 0, "values"], [1.0] * 1000), 64, "values")
         self.replay(self.edited(["inputs", 0, "shape"], [9, 9, 9]), 64, "shape")
         self.replay(self.edited(["candidate"], "no_such_form"), 64, "no_such_form")
+        self.replay("", 64, "not JSON")
+        self.replay("1e999", 64, "not JSON")
+
+    def test_malformed_inside(self):
+        for name in self.fixture["case"]:
+            case = {key: value for key, value in self.fixture["case"].items() if key != name}
+            self.replay(self.edited(["case"], case), 64, f"'{name}'")
+            self.replay(self.edited(["case", name], None), 64, f"'{name}'")
+        for name in ("name", "shape", "values"):
+            self.replay(self.edited(["inputs", 0, name], None), 64, f"tensor q: field '{name}'")
+        self.replay(self.edited(["inputs", 0, "shape"], [-1, 1, 1]), 64, "wanted q of shape")
+        self.replay(self.edited(["inputs"], self.fixture["inputs"][:-1]), 64, "wanted 5 tensors")
+        self.replay(self.edited(["case", "dims", "T"], 1.5), 64, "'dims'")
+        self.replay(self.edited(["case", "dims", "T"], 2**64), 64, "'dims'")
+        self.replay(self.edited(["case", "seed"], -1), 64, "'seed'")
+        self.replay(self.edited(["case", "dtype"], "int64"), 64, "'dtype'")
+        self.replay(self.edited(["case", "settings"], {"block": 0}), 64, "block")
+        self.replay(self.edited(["settings"], {"block": -5}), 64, "block")
+        self.replay(self.edited(["settings"], {"blok": 5}), 64, "blok")
+        self.replay(self.edited(["units"], [1]), 64, "'units'")
+        self.replay(self.edited(["units"], [2**40] * 5), 64, "'units'")
+        for name in ("absent", "frozen", "cotangents"):
+            self.replay(self.edited(["case", name], ["nope"]), 64, f"'{name}'")
+
+    def test_another_property(self):
+        """A case that is none of its property's: refused, not run without what the property needs."""
+        self.replay(self.edited(["case", "property"], "exact"), 64, "lattice")
+        self.replay(self.edited(["case", "property"], "repeat"), 64, "variant")
+        self.replay(self.edited(["case", "property"], "carry"), 64, "pieces")
+        carry = self.edited(["case", "property"], "carry")
+        for pieces in ([-1, 1 + carry["case"]["dims"]["T"]], [2**63 - 1, 2**63 - 1]):
+            carry["case"]["pieces"] = pieces
+            self.replay(carry, 64, "'pieces'")
 
     def test_huge_case_without_values(self):
         fixture = self.edited(["case", "dims", "T"], 10**12)
@@ -186,6 +308,34 @@ class Golden(unittest.TestCase):
                 done = run("golden", folder)
                 self.assertEqual(done.returncode, 64, done.stdout)
                 self.assertIn(words, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def folder_of(self, tensors):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name)
+        (path / "index.json").write_text(json.dumps({"cases": [{"file": "t.pt", "kernel": "linear_attention"}]}))
+        if isinstance(tensors, bytes):
+            (path / "t.pt").write_bytes(tensors)
+        else:
+            torch_file.write(path / "t.pt", tensors)
+        return path
+
+    def test_tensors(self):
+        right = torch_file.ONE_TOKEN
+        self.assertEqual(run("golden", self.folder_of(right)).returncode, 0)
+        self.assertEqual(run("golden", self.folder_of({**right, "y": ((1, 1, 1), [1.5])})).returncode, 1)
+        without = lambda name: {key: value for key, value in right.items() if key != name}
+        for tensors, words in ((without("q"), "'q' is missing"), (without("y_f64"), "'y_f64' is missing"),
+                               (without("gz"), "'gz' is missing"), ({}, "'q' is missing"),
+                               ({**right, "q": 5}, "'q' is missing"),
+                               ({**right, "q": ((1,), [1.0])}, "'q': wanted shape (1, 1, 1), got (1)"),
+                               ({**right, "dk": ((2, 1, 1), [1.0, 1.0])}, "'dk': wanted shape (1, 1, 1), got (2, 1, 1)"),
+                               ({**right, "v": ((10**9, 10**9, 4), [1.0], (0, 0, 0))}, "t.pt"),
+                               (b"", "t.pt"), (b"not a pickle", "t.pt")):
+            done = run("golden", self.folder_of(tensors))
+            self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
 
     @unittest.skipUnless(GOLDEN.exists(), "the specification's golden tensors are not beside the checkout")
     def test_recorded_tensors(self):
