@@ -36,8 +36,7 @@ int golden(const Options& options) {
   text += fmt::format("{}  {} comparisons, {} files skipped\n", result.passed() ? "PASSED" : "DIFFERENT",
                       result.lines.size(), result.skipped.size());
   if (options.json != "-") try_to_write("the text", [&] { print_whole(text); });
-  if (!options.json.empty())
-    try_to_write("the JSON result", [&] { write_json(options.json, json.dump(1) + "\n"); });
+  if (!options.json.empty()) try_to_write("the JSON result", [&] { write_json(options.json, json.dump(1) + "\n"); });
   return result.passed() ? 0 : 1;
 }
 

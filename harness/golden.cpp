@@ -58,9 +58,10 @@ Dims dims_of(const Contract& contract, const Recorded& recorded) {
   for (const TensorSpec& spec : contract.inputs)
     for (const std::string& symbol : spec.dims)
       if (!dims.contains(symbol))
-        throw std::runtime_error(fmt::format("'{}': nothing tells the extent {}: tensor '{}' is missing or has too few "
-                                             "dimensions",
-                                             recorded.file(), symbol, spec.name));
+        throw std::runtime_error(
+            fmt::format("'{}': nothing tells the extent {}: tensor '{}' is missing or has too few "
+                        "dimensions",
+                        recorded.file(), symbol, spec.name));
   return dims;
 }
 

@@ -19,8 +19,7 @@ struct Fits {
   static bool test(const nlohmann::json&) { return true; }
 };
 template <std::integral T>
-  requires(!std::same_as<T, bool>)
-struct Fits<T> {
+requires(!std::same_as<T, bool>) struct Fits<T> {
   static bool test(const nlohmann::json& json) {
     if (!json.is_number_integer()) return false;
     return json.is_number_unsigned() ? std::in_range<T>(json.get<std::uint64_t>())
