@@ -49,6 +49,7 @@ const Contract& contract() {
                  {.name = "z0", .dims = {"G", "D"}, .optional = true}},
       .outputs = {{"y", {"G", "T", "D"}}, {"S", {"G", "D", "D"}}, {"z", {"G", "D"}}},
       .dim_symbols = {"G", "T", "D"},
+      .admitted = {"cumsum", "chunked", "chunked_tail"},
       .waivers = {"shared-edges", "unchecked-input", "single-backward", "memory-growth"},
   };
   return c;

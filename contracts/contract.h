@@ -26,7 +26,8 @@ struct Contract {
   std::vector<TensorSpec> inputs;   // in the order of the call
   std::vector<TensorSpec> outputs;  // in the order of the result; all differentiable
   std::vector<std::string> dim_symbols;
-  std::vector<std::string> waivers;  // the clauses that --waive may name
+  std::vector<std::string> admitted;  // candidates that have been proven, and measure others beside the references
+  std::vector<std::string> waivers;   // the clauses that --waive may name
 };
 
 Shape shape_of(const TensorSpec& spec, const Dims& dims);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
 #include <stdexcept>
+#include <utility>
 
 namespace fractus {
 namespace {
@@ -11,6 +14,32 @@ namespace {
 std::vector<Form>& registry() {
   static std::vector<Form> all;
   return all;
+}
+
+struct Origins {
+  std::map<std::pair<std::string, std::string>, std::string> file;  // by kernel and name
+  std::vector<std::string> complaints;
+};
+
+Origins& origins() {
+  static Origins all;
+  return all;
+}
+
+// Names go into file names, command lines and lists.
+bool is_plain(const std::string& name) {
+  return !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+// Why a form cannot be kept; empty where it can, and its name is then taken.
+std::string objection(const Form& form, const std::source_location& where) {
+  if (!is_plain(form.name)) return "needs a name of letters, digits and underscores";
+  if (find_contract(form.kernel) == nullptr)
+    return fmt::format("is of kernel '{}', which has no contract", form.kernel);
+  if (!form.run) return "has nothing to run";
+  const auto [taken, is_new] = origins().file.emplace(std::pair(form.kernel, form.name), where.file_name());
+  return is_new ? "" : fmt::format("has a name that {} has taken for {}", taken->second, form.kernel);
 }
 
 std::string text_of(const at::Tensor& tensor) {
@@ -30,7 +59,15 @@ const Form* find_form(std::string_view kernel, std::string_view name) {
   return nullptr;
 }
 
-Registration::Registration(Form form) { registry().push_back(std::move(form)); }
+const std::vector<std::string>& refused_registrations() { return origins().complaints; }
+
+Registration::Registration(Form form, std::source_location where) {
+  const std::string why = objection(form, where);
+  if (why.empty())
+    registry().push_back(std::move(form));
+  else
+    origins().complaints.push_back(fmt::format("{}: the form '{}' {}", where.file_name(), form.name, why));
+}
 
 void check_inputs(const Contract& contract, const Tensors& inputs) {
   if (inputs.size() != contract.inputs.size())

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ enum class Role { reference, candidate, wrong };
 
 // What a form claims of itself, and the harness enforces.
 struct Declarations {
-  bool bit_equal_reruns = true;      // the same call twice gives the same bits
-  bool bit_equal_threads = false;    // ... and with another number of threads
-  bool bit_equal_neighbours = false; // ... and when other groups share the batch
+  bool bit_equal_reruns = true;       // the same call twice gives the same bits
+  bool bit_equal_threads = false;     // ... and with another number of threads
+  bool bit_equal_neighbours = false;  // ... and when other groups share the batch
   // Extra elements that a forward without gradients holds at its peak beside inputs and outputs, as a function of the
   // extents and settings; empty where the form declares nothing.
   std::function<std::int64_t(const Dims&, const Settings&)> extra_elements;
@@ -43,10 +44,15 @@ struct Form {
 const std::vector<Form>& forms();
 const Form* find_form(std::string_view kernel, std::string_view name);  // nullptr where there is none
 
-// `static const Registration registered{{...}};` at the end of a form's file.
+// `static const Registration registered{{...}};` at the end of a form's file. A name that is taken would leave it to
+// the link order which of the two is judged, so such a form is refused: it is not kept, and a complaint is.
 struct Registration {
-  explicit Registration(Form form);
+  explicit Registration(Form form, std::source_location where = std::source_location::current());
 };
+
+// One sentence for each registration that was refused, with the file it stands in. No form may be judged while there
+// are any.
+const std::vector<std::string>& refused_registrations();
 
 // Throws std::invalid_argument that names the tensor, what was wanted and what was got, where the inputs break the
 // contract: a wrong number of tensors, a required one missing, an extent, dtype or device that does not fit.

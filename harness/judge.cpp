@@ -136,14 +136,18 @@ class Run {
       if (record.finding->kind == "timed-out" || candidate_.deaths() >= most_deaths) stopped_ = true;
       explain(driver_, property, c, candidate_, settings_.fixtures, record);
     } else {
-      const bool all = property.compared_with_known_good && size_of(expectation->problem()) <= most_elements_for_all;
       add_ratios(record.worst_ratio, c.dtype, outcome);
-      if (all) draw_line(c, outcome);
-      // The others take this case while the candidate takes the next: one core each. They keep the plan's order.
+      if (sets_line(property, *expectation)) draw_line(c, outcome);
+    }
+    // The others take this case while the candidate takes the next: one core each. They keep the plan's order. A waived
+    // case counts like any other for what the plan can see.
+    if (!record.finding) {
       join_others();
+      const bool known_good = sets_line(property, *expectation);
       if (!candidate_failed())
-        others_ = std::async(std::launch::async,
-                             [this, &property, expectation, all] { return run_others(property, *expectation, all); });
+        others_ = std::async(std::launch::async, [this, &property, expectation, known_good] {
+          return run_others(property, *expectation, known_good);
+        });
     }
     record.seconds += seconds_since(start);
   }
@@ -164,6 +168,10 @@ class Run {
                        [](const PropertyResult& r) { return r.finding.has_value(); });
   }
 
+  static bool sets_line(const Property& property, const Expectation& expectation) {
+    return property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all;
+  }
+
   // What the known-good forms showed on one case. The kills are kept in wrong_, which no one else touches meanwhile.
   struct Others {
     std::string property;
@@ -179,9 +187,11 @@ class Run {
     if (known_good)
       for (Attached& form : good_) {
         const Outcome its = property.check(expectation, form.subject());
-        if (its.finding)
+        if (its.finding) {  // its ratios would loosen the line
           others.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name,
                                                   c.property, its.finding->text, label(c)));
+          continue;
+        }
         add_ratios(others.ratio, c.dtype, its);
         for (const auto& [tensor, ratio] : its.worst_ratio) {
           double& worst = others.line[fmt::format("{} {}", tensor, size_class(driver_, c))];

@@ -75,9 +75,12 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   if (wanted("power")) plan.properties.emplace_back("power");
 
   for (const FormInfo& form : forms) {
-    // A candidate is no measure of itself; a reference is the measure, even where it is the candidate.
-    if (form.kernel != plan.kernel || (form.name == plan.candidate && form.role != "reference")) continue;
-    (form.role == "wrong" ? plan.known_wrong : plan.known_good).push_back(form.name);
+    if (form.kernel != plan.kernel) continue;
+    // A candidate is no measure of itself; a reference is the measure, even where it is the candidate. Other candidates
+    // measure nothing before the contract admits them: a new file must not change an old form's verdict.
+    const bool admitted = contains(request.driver->contract->admitted, form.name) && form.name != plan.candidate;
+    if (form.role == "wrong" && form.name != plan.candidate) plan.known_wrong.push_back(form.name);
+    if (form.role == "reference" || (form.role == "candidate" && admitted)) plan.known_good.push_back(form.name);
   }
   if (!wanted("power")) plan.known_wrong.clear();
   plan.hash = hash_of(plan);

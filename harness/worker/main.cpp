@@ -35,6 +35,8 @@ const char* name(Role role) {
 }
 
 Json describe_forms() {
+  if (!refused_registrations().empty())
+    throw std::invalid_argument(fmt::format("a form cannot be registered: {}", refused_registrations().front()));
   Json all = Json::array();
   for (const Form& form : forms())
     all.push_back({{"kernel", form.kernel},

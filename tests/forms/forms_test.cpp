@@ -268,6 +268,23 @@ struct RightForm : FormTest {};
 struct BlockForm : FormTest {};
 struct WrongForm : FormTest {};
 
+// Protects: the form that was asked for is the one that is judged. A second file under a taken name, a kernel that does
+// not exist, a name that is a path: none is kept, and each complaint names its file.
+TEST(Registration, RefusesWhatItCannotKeepApart) {
+  const std::size_t kept = forms().size(), refused = refused_registrations().size();
+  const Form taken = *find_form("linear_attention", "chunked");
+  Form foreign = taken, path = taken, empty = taken;
+  foreign.name = "foreign", foreign.kernel = "no_such_kernel";
+  path.name = "../evil";
+  empty.name = "nothing_to_run", empty.run = nullptr;
+  for (const Form& form : {taken, foreign, path, empty}) Registration{form};
+  EXPECT_EQ(forms().size(), kept);
+  ASSERT_EQ(refused_registrations().size(), refused + 4);
+  for (std::size_t i = refused; i < refused + 4; ++i)
+    EXPECT_NE(refused_registrations()[i].find("forms_test.cpp"), std::string::npos) << refused_registrations()[i];
+  EXPECT_NE(refused_registrations()[refused].find("chunked.cpp"), std::string::npos);
+}
+
 TEST_P(RightForm, KeepsTheContractOnEveryCase) {
   for (const Case& c : cases()) EXPECT_EQ(broken(form(), c), "") << c.name;
 }

@@ -157,6 +157,13 @@ TEST(Judge, WaivesWhatWasWaivedAndNoMore) {
   EXPECT_EQ(judged(edges, true, {"shared-edges"}).verdict, Verdict::undecided);
 }
 
+// Protects: a waiver is of use. The plan still sees every known-wrong form, by the waived cases too, so the rest of the
+// contract can end EQUIVALENT.
+TEST(Judge, WaivedFormsCanBeEquivalent) {
+  const Result result = judged(plan_of("wrong_second_backward_throws"), false, {"single-backward"});
+  EXPECT_EQ(result.verdict, Verdict::equivalent) << (result.reasons.empty() ? "" : result.reasons.front());
+}
+
 // Protects: the second, tighter line. A form inside its bound but far coarser than every known-good one is set apart.
 TEST(Judge, QuarantinesACoarseForm) {
   const Workshop workshop(test_worker());
@@ -175,6 +182,20 @@ TEST(Judge, QuarantinesACoarseForm) {
   EXPECT_EQ(result.verdict, Verdict::undecided) << (result.reasons.empty() ? "" : result.reasons.front());
   const std::string reasons = of(result, "rounding").reason + of(result, "gradients").reason;
   EXPECT_NE(reasons.find("quarantined: S T 128-255"), std::string::npos) << reasons;
+}
+
+// Protects: a candidate's verdict from its neighbours. A new, unproven candidate sets no line; references and admitted
+// forms do, the candidate itself does not.
+TEST(Plan, TakesItsMeasureFromAdmittedForms) {
+  std::vector<FormInfo> forms = real_workshop().forms();
+  FormInfo unproven = *real_workshop().find_form("linear_attention", "chunked");
+  unproven.name = "unproven";
+  forms.push_back(unproven);
+  const Plan plan =
+      make_plan({.driver = &driver(), .candidate = *real_workshop().find_form("linear_attention", "chunked")}, forms);
+  std::vector<std::string> measure = plan.known_good;
+  std::sort(measure.begin(), measure.end());
+  EXPECT_EQ(measure, (std::vector<std::string>{"chunked_tail", "cumsum", "einsum", "looped"}));
 }
 
 // Protects: replay. The same request gives the same plan, another seed or candidate another one.
