@@ -108,7 +108,7 @@ void store(const Row<Companion<judged>>& row, ExpectedTensor& tensor, std::size_
     const Companion<judged> number = row.get(c);
     const double value = static_cast<double>(number.v);
     tensor.value[first + c] = value;
-    if (!tensor.remainder.empty()) tensor.remainder[first + c] = static_cast<double>(number.v - value);
+    if (!tensor.remainder.empty()) tensor.remainder[first + c] = static_cast<double>(number.v - static_cast<Base<judged>>(value));
     // m and e were themselves summed in double; a relative 2^-30 is far more than those roundings.
     const double tolerance = error(number) * (1 + 0x1p-30);
     tensor.tolerance[first + c] = tolerance < 1e100 ? tolerance : std::numeric_limits<double>::infinity();
@@ -145,10 +145,8 @@ Expected expected_in(const Question& question) {
   Expected result;
   result.dtype = judged;
   // error(x) is a sum of products of terms that grow at least linearly in u, so what the base's own roundings did to v
-  // is at most the same expression times u_base / u; doubled, for what that leaves out of second order. Two doubles
-  // hold a float128 to 2^-107 of |v| only, and |v| is at most tolerance / u.
+  // is at most the same expression times u_base / u; doubled, for what that leaves out of second order.
   result.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
-  if (wide) result.radius_per_tolerance += 0x1p-107 / unit_roundoff(judged);
   result.outputs = {blank("y", tokens, wide), blank("S", state, wide), blank("z", normaliser, wide)};
   const bool backward = any(question.cotangents);
   if (backward)

@@ -112,7 +112,7 @@ TEST(Companion, BoundsEveryCorrectOrderOfLongSequences) {
   expect_mostly_used(tally);
 }
 
-// Protects: the same for float64 candidates, whose values come from float128 in two parts.
+// Protects: the same for float64 candidates, whose values come in two parts.
 TEST(Companion, BoundsEveryCorrectOrderInFloat64) {
   Tally tally;
   EXPECT_TRUE(holds(1000, [&](const Draw& draw) { return every_order_is_equal<double>(draw, DType::float64, tally); }));
