@@ -6,39 +6,61 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contracts/array.h"
 
 namespace fractus {
 
-// How a tensor lies in memory. Values are the same in each.
+// How a tensor lies in memory. Values are the same in each; those of an expanded tensor have to be equal along what is
+// expanded, and the caller sees to it. A tensor with too few dimensions for a layout is contiguous.
 enum class Layout {
   contiguous,
-  transposed,  // the two outermost dimensions change places in memory: x.transpose(0, 1).contiguous().transpose(0, 1)
-  sliced,      // every second element of the innermost dimension of a wider, offset buffer
-  expanded,    // outermost stride 0: one group's values for all groups; the caller makes the groups equal
+  offset,           // contiguous, one element behind the border that whole vectors are aligned to
+  transposed,       // the two outermost dimensions change places in memory: x.transpose(0, 1).contiguous() and back
+  column_major,     // the two innermost ones do
+  sliced,           // every second element of the innermost dimension of a wider, offset buffer
+  expanded,         // outermost stride 0: one group's values for all groups
+  expanded_middle,  // the second of three dimensions has stride 0: one token's values for all tokens
+  expanded_inner,   // innermost stride 0
+  broadcast,        // every stride 0: one number, which is what y.sum() sends back as the cotangent of y
 };
+
+inline constexpr Layout all_layouts[] = {Layout::contiguous,      Layout::offset,         Layout::transposed,
+                                         Layout::column_major,    Layout::sliced,         Layout::expanded,
+                                         Layout::expanded_middle, Layout::expanded_inner, Layout::broadcast};
 
 std::string_view name(Layout layout);
 Layout layout_from(std::string_view text);  // throws std::invalid_argument
 
+// The dimensions of stride 0 that a layout gives a tensor of this rank.
+std::vector<bool> expanded_dims(Layout layout, std::size_t rank);
+
+// By tensor: an input's own name, "dy" for the cotangent of the output y. One that is not named is contiguous.
+using Layouts = std::map<std::string, Layout>;
+Layout layout_of(const Layouts& layouts, const std::string& tensor);
+
 struct Call {
   std::string kernel;
   std::string form;
-  std::map<std::string, std::int64_t> settings;   // over the form's defaults
-  std::vector<std::optional<Array>> inputs;       // in the contract's order
-  Layout layout = Layout::contiguous;
+  std::map<std::string, std::int64_t> settings;  // over the form's defaults
+  std::vector<std::optional<Array>> inputs;      // in the contract's order
+  Layouts layouts;
   // Backward runs where at least one cotangent is present; an absent one means that nothing flows into that output.
-  std::vector<std::optional<Array>> cotangents;   // in the order of the outputs
-  std::vector<bool> gradients;                    // by input: does it require a gradient
+  std::vector<std::optional<Array>> cotangents;  // in the order of the outputs
+  std::vector<bool> gradients;                   // by input: does it require a gradient
   int threads = 1;
   bool backward_twice = false;  // a second backward through the same graph must give the same bits
   bool record_graph = false;    // without cotangents: grad mode on all the same
+  bool tracked_inputs = false;  // `gradients` holds with grad mode off too, as under torch.no_grad()
+  // In a chain of calls, pairs (input, output): that input is this output of the call before, graph and all, and is
+  // absent from `inputs`.
+  std::vector<std::pair<std::size_t, std::size_t>> continues;
 };
 
 // A fact about the call that no number shows. `kind` is a stable word: shape, dtype, device, count, alias,
-// modified-input, guard, unwritten, second-backward, random-state.
+// modified-input, guard, unwritten, second-backward, global-state.
 struct Breach {
   std::string kind;
   std::string text;
@@ -46,8 +68,8 @@ struct Breach {
 
 enum class Status {
   ok,
-  raised,       // the form threw; `message` is what it said
-  crashed,      // the process ended by a signal or by exit; `message` names it
+  raised,   // the form threw; `message` is what it said
+  crashed,  // the process ended by a signal or by exit; `message` names it
   timed_out,
   out_of_memory,
 };
@@ -55,13 +77,17 @@ enum class Status {
 struct Answer {
   Status status = Status::ok;
   std::string message;
-  std::vector<Array> outputs;                      // those of the right shape and dtype, else an empty Array
-  std::vector<std::optional<Array>> gradients;     // by input; absent where none was asked for or none arrived
+  std::vector<Array> outputs;                   // those of the right shape and dtype, else an empty Array
+  std::vector<std::optional<Array>> gradients;  // by input; absent where none was asked for or none arrived
   std::vector<Breach> breaches;
-  double seconds = 0;                              // forward and backward, without the transfer
+  double seconds = 0;  // forward and backward, without the transfer
   double forward_seconds = 0;
-  std::int64_t peak_extra_bytes = 0;               // most bytes held by torch's allocator in the forward, inputs and outputs not counted
-  std::int64_t peak_resident_bytes = 0;            // of the process so far
+  std::int64_t peak_extra_bytes =
+      0;  // most bytes held by torch's allocator in the forward, inputs and outputs not counted
+  std::int64_t peak_resident_bytes = 0;    // of the process so far
+  std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held
+  std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone
+  std::int64_t heap_bytes = 0;             // of the process's heap, before the call
 };
 
 }  // namespace fractus

@@ -7,8 +7,12 @@ namespace fractus {
 Attached::Attached(const Workshop& workshop, FormInfo form, std::map<std::string, std::int64_t> settings)
     : workshop_(workshop), form_(std::move(form)), settings_(std::move(settings)) {}
 
-Answer Attached::answer(const Call& request) {
+void Attached::revive() {
   if (!process_ || !process_->alive()) process_.emplace(workshop_.spawn());
+}
+
+Answer Attached::answer(const Call& request) {
+  revive();
   Answer answer = call(*process_, request, time_limit(request));
   if (!process_->alive()) ++deaths_;
   return answer;
@@ -23,9 +27,22 @@ Subject Attached::subject() {
   subject.bit_equal_threads = form_.bit_equal_threads;
   subject.bit_equal_neighbours = form_.bit_equal_neighbours;
   subject.call = [this](const Call& request) { return answer(request); };
-  subject.call_fresh = [this](const Call& request) {
+  subject.call_together = [this](const std::vector<Call>& calls, bool last_first) {
+    revive();
+    std::chrono::milliseconds limit{0};
+    for (const Call& each : calls) limit += time_limit(each);
+    std::vector<Answer> answers = call_together(*process_, calls, last_first, limit);
+    if (!process_->alive()) ++deaths_;
+    return answers;
+  };
+  subject.call_fresh = [this](const std::vector<Call>& requests) {
     Process fresh = workshop_.spawn();
-    return call(fresh, request, time_limit(request));
+    std::vector<Answer> answers;
+    for (const Call& request : requests) {
+      answers.push_back(call(fresh, request, time_limit(request)));
+      if (!fresh.alive()) break;
+    }
+    return answers;
   };
   subject.declared_elements = [this, settings = subject.settings](const Dims& dims) {
     return workshop_.extra_elements(form_.kernel, form_.name, dims, settings);

@@ -19,6 +19,7 @@ class Attached {
   int deaths() const { return deaths_; }  // processes lost to crashes and time-outs so far
 
  private:
+  void revive();
   Answer answer(const Call& call);
 
   const Workshop& workshop_;

@@ -97,12 +97,6 @@ void require_sound(const Case& c, const Contract& contract) {
   require_positive(c.settings);
 }
 
-void require_one_each(const char* name, const std::vector<int>& units, const std::vector<TensorSpec>& specs) {
-  if (!units.empty() && units.size() != specs.size())
-    throw std::invalid_argument(
-        fmt::format("field '{}': wanted {} numbers, or none, got {}", name, specs.size(), units.size()));
-}
-
 std::size_t value_count(const Problem& problem) {
   std::size_t count = 0;
   for (const auto* list : {&problem.inputs, &problem.cotangents})
@@ -121,7 +115,7 @@ std::optional<Finding> replayed(const Driver& driver, const Fixture& fixture, At
     Expectation before(driver, other, 2);
     property.check(before, fresh.subject());
   }
-  Expectation expectation(driver, fixture.c, fixture.problem ? *fixture.problem : driver.fill(fixture.c), 2);
+  Expectation expectation(driver, fixture.c, fixture.problem ? *fixture.problem : problem_of(driver, fixture.c), 2);
   return property.check(expectation, fresh.subject()).finding;
 }
 
@@ -135,8 +129,6 @@ std::filesystem::path write_fixture(const std::filesystem::path& folder, const F
   if (fixture.problem && value_count(*fixture.problem) <= most_values) {
     j["inputs"] = to_json(fixture.problem->inputs);
     j["cotangents"] = to_json(fixture.problem->cotangents);
-    j["units"] = fixture.problem->units;
-    j["cotangent_units"] = fixture.problem->cotangent_units;
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -186,10 +178,6 @@ Fixture read_fixture(const std::filesystem::path& file) {
       Problem problem;
       problem.inputs = arrays_from(j, "inputs", contract->inputs, fixture.c);
       problem.cotangents = arrays_from(j, "cotangents", contract->outputs, fixture.c);
-      problem.units = field<std::vector<int>>(j, "units");
-      problem.cotangent_units = field<std::vector<int>>(j, "cotangent_units");
-      require_one_each("units", problem.units, contract->inputs);
-      require_one_each("cotangent_units", problem.cotangent_units, contract->outputs);
       for (std::size_t i = 0; i < problem.inputs.size(); ++i)
         if (!problem.inputs[i] && !contract->inputs[i].optional)
           throw std::invalid_argument(

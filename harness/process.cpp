@@ -36,6 +36,8 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"threads", call.threads},
           {"backward_twice", call.backward_twice},
           {"record_graph", call.record_graph},
+          {"tracked_inputs", call.tracked_inputs},
+          {"continues", call.continues},
           {"requires_grad", call.gradients},
           {"bytes", plan.bytes},
           {"inputs", list(plan.inputs)},
@@ -81,6 +83,9 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
   body.at("forward_seconds").get_to(answer.forward_seconds);
   body.at("peak_extra_bytes").get_to(answer.peak_extra_bytes);
   body.at("peak_resident_bytes").get_to(answer.peak_resident_bytes);
+  body.at("resident_growth_bytes").get_to(answer.resident_growth_bytes);
+  body.at("kept_bytes").get_to(answer.kept_bytes);
+  body.at("heap_bytes").get_to(answer.heap_bytes);
   if (answer.status != Status::ok) return answer;
 
   const auto take = [&](const Placement& placement) {
@@ -103,8 +108,9 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
 
 // Asks the child to do `op` with the call; `read` takes its answer apart. An answer that cannot be read is a crash too.
 template <class Result, class Read>
-Result converse(Child& child, const Json& request, const Region& region, std::chrono::milliseconds limit, Read read) {
-  Reply reply = child.exchange(request, std::array{region.memory.get()}, limit);
+Result converse(Child& child, const Json& request, std::span<const int> memories, std::chrono::milliseconds limit,
+                Read read) {
+  Reply reply = child.exchange(request, memories, limit);
   const Json& body = reply.content.body;
   try {
     if (reply.status == Status::ok && body.contains("error")) {
@@ -207,8 +213,40 @@ std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) con
 Answer call(Process& process, const Call& call, std::chrono::milliseconds limit) {
   const RegionPlan plan = process::checked_plan(*process.child_, call);
   const Region region = fill_region(plan, call);
-  return process::converse<Answer>(*process.child_, process::request_of("call", call, plan), region, limit,
+  return process::converse<Answer>(*process.child_, process::request_of("call", call, plan),
+                                   std::array{region.memory.get()}, limit,
                                    [&](const Json& body) { return process::read_answer(body, plan, region); });
+}
+
+std::vector<Answer> call_together(Process& process, const std::vector<Call>& calls, bool last_first,
+                                  std::chrono::milliseconds limit) {
+  if (calls.empty() || calls.size() > protocol::most_descriptors)
+    throw std::invalid_argument(
+        fmt::format("{} calls together: wanted 1 to {}", calls.size(), protocol::most_descriptors));
+  std::vector<RegionPlan> plans;
+  std::vector<Region> regions;
+  std::vector<int> memories;
+  Json request{{"op", "together"}, {"last_first", last_first}, {"calls", Json::array()}};
+  for (const Call& call : calls) {
+    plans.push_back(process::checked_plan(*process.child_, call));
+    regions.push_back(fill_region(plans.back(), call));
+    memories.push_back(regions.back().memory.get());
+    request["calls"].push_back(process::request_of("call", call, plans.back()));
+  }
+  struct Together {
+    Status status = Status::ok;
+    std::string message;
+    std::vector<Answer> answers;
+  };
+  Together together = process::converse<Together>(*process.child_, request, memories, limit, [&](const Json& body) {
+    Together read;
+    for (std::size_t k = 0; k < calls.size(); ++k)
+      read.answers.push_back(process::read_answer(body.at("answers").at(k), plans[k], regions[k]));
+    return read;
+  });
+  if (together.status != Status::ok)
+    together.answers.assign(calls.size(), Answer{.status = together.status, .message = together.message});
+  return std::move(together.answers);
 }
 
 Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit) {
@@ -217,18 +255,19 @@ Timing measure(Process& process, const Call& call, int warmup, int runs, std::ch
   Json request = process::request_of("measure", call, plan);
   request["warmup"] = warmup;
   request["runs"] = runs;
-  return process::converse<Timing>(*process.child_, request, region, limit, [](const Json& body) {
-    Timing timing;
-    timing.status = process::status_from(body.at("status").get<std::string>());
-    body.at("message").get_to(timing.message);
-    body.at("forward_seconds").get_to(timing.forward_seconds);
-    body.at("seconds").get_to(timing.seconds);
-    body.at("resident_before").get_to(timing.resident_before);
-    body.at("resident_after").get_to(timing.resident_after);
-    body.at("forward_peak_extra_bytes").get_to(timing.forward_peak_extra_bytes);
-    body.at("peak_extra_bytes").get_to(timing.peak_extra_bytes);
-    return timing;
-  });
+  return process::converse<Timing>(*process.child_, request, std::array{region.memory.get()}, limit,
+                                   [](const Json& body) {
+                                     Timing timing;
+                                     timing.status = process::status_from(body.at("status").get<std::string>());
+                                     body.at("message").get_to(timing.message);
+                                     body.at("forward_seconds").get_to(timing.forward_seconds);
+                                     body.at("seconds").get_to(timing.seconds);
+                                     body.at("resident_before").get_to(timing.resident_before);
+                                     body.at("resident_after").get_to(timing.resident_after);
+                                     body.at("forward_peak_extra_bytes").get_to(timing.forward_peak_extra_bytes);
+                                     body.at("peak_extra_bytes").get_to(timing.peak_extra_bytes);
+                                     return timing;
+                                   });
 }
 
 }  // namespace fractus

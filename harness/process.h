@@ -75,6 +75,7 @@ class Process {
  private:
   std::unique_ptr<process::Child> child_;
   friend Answer call(Process&, const Call&, std::chrono::milliseconds);
+  friend std::vector<Answer> call_together(Process&, const std::vector<Call>&, bool, std::chrono::milliseconds);
   friend Timing measure(Process&, const Call&, int, int, std::chrono::milliseconds);
 };
 
@@ -110,6 +111,13 @@ class Workshop {
 // the call does not fit: an unknown kernel, form or setting, a wrong number of tensors, an extent that differs, values
 // that the layout cannot hold. Nothing that the form does leads to an exception.
 Answer call(Process& process, const Call& call, std::chrono::milliseconds limit);
+
+// Runs several calls of forms in one process that know of each other: all forwards in order, then the backwards, the
+// last call's first where `last_first` (layers of a model) or in order (microbatches), and only then are results read.
+// Calls that continue one another (Call::continues) have one graph and one backward. At most 32 calls; one answer each,
+// and where the process failed that failure in every one.
+std::vector<Answer> call_together(Process& process, const std::vector<Call>& calls, bool last_first,
+                                  std::chrono::milliseconds limit);
 
 // Runs one call warmup + runs times and times the last `runs`. Memory is not poisoned and nothing is checked.
 Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit);

@@ -17,7 +17,6 @@
 namespace fractus::protocol {
 namespace {
 
-constexpr std::size_t most_descriptors = 4;
 constexpr std::uint32_t longest_message = 16u << 20;
 
 [[noreturn]] void fail(const char* what) {

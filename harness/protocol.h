@@ -23,6 +23,8 @@ inline constexpr Clock::time_point never = Clock::time_point::max();
 inline constexpr unsigned char poison = 0xFF;
 inline constexpr std::int64_t guard_bytes = 64;  // before and after every tensor; also what tensors are aligned to
 
+inline constexpr std::size_t most_descriptors = 32;  // beside one message
+
 // Owns a file descriptor.
 class Descriptor {
  public:

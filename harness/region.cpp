@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -43,40 +44,6 @@ DType float_dtype(const Call& call) {
   return DType::float32;
 }
 
-Placement place_as(Layout layout, const std::string& name, const Array& array, std::int64_t& end) {
-  const Shape& shape = array.shape;
-  if (layout == Layout::transposed && shape.size() >= 2) {
-    Shape swapped = shape;
-    std::swap(swapped[0], swapped[1]);
-    Placement placement = protocol::place(name, array.dtype, swapped, end);
-    placement.shape = shape;
-    std::swap(placement.strides[0], placement.strides[1]);
-    return placement;
-  }
-  if (layout == Layout::sliced && !shape.empty()) {
-    Shape wider = shape;
-    wider.back() = 2 * wider.back() + 1;
-    Placement placement = protocol::place(name, array.dtype, wider, end);
-    placement.shape = shape;
-    placement.strides.back() = 2;
-    placement.storage_offset = 1;
-    return placement;
-  }
-  if (layout == Layout::expanded && !shape.empty() && shape[0] > 0) {
-    const auto group = static_cast<std::size_t>(element_count(shape) / shape[0]) * sizeof(double);
-    for (std::int64_t g = 1; g < shape[0] && group > 0; ++g)
-      if (std::memcmp(array.values.data(), reinterpret_cast<const char*>(array.values.data()) + g * group, group) != 0)
-        throw std::invalid_argument(fmt::format("{}: cannot be expanded: group {} differs from group 0", name, g));
-    Shape one = shape;
-    one[0] = 1;
-    Placement placement = protocol::place(name, array.dtype, one, end);
-    placement.shape = shape;
-    placement.strides[0] = 0;
-    return placement;
-  }
-  return protocol::place(name, array.dtype, shape, end);
-}
-
 // Calls visit(offset in elements of the storage) for each element, row by row.
 template <class Visit>
 void walk(const Placement& placement, Visit visit) {
@@ -97,6 +64,81 @@ void walk(const Placement& placement, Visit visit) {
   }
 }
 
+std::string index_text(const Shape& shape, std::int64_t flat) {
+  std::vector<std::int64_t> index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    index[d] = flat % shape[d];
+    flat /= shape[d];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+// The tensor whose dimensions a and b have changed places in memory.
+Placement place_swapped(const std::string& name, const Array& array, std::size_t a, std::size_t b, std::int64_t& end) {
+  Shape swapped = array.shape;
+  std::swap(swapped[a], swapped[b]);
+  Placement placement = protocol::place(name, array.dtype, swapped, end);
+  placement.shape = array.shape;
+  std::swap(placement.strides[a], placement.strides[b]);
+  return placement;
+}
+
+// Throws where the values differ along what is to be expanded.
+Placement place_expanded(const std::string& name, const Array& array, const std::vector<bool>& expanded,
+                         std::int64_t& end) {
+  Shape one = array.shape;
+  for (std::size_t d = 0; d < one.size(); ++d)
+    if (expanded[d]) one[d] = std::min<std::int64_t>(1, one[d]);
+  Placement placement = protocol::place(name, array.dtype, one, end);
+  placement.shape = array.shape;
+  for (std::size_t d = 0; d < one.size(); ++d)
+    if (expanded[d]) placement.strides[d] = 0;
+
+  std::vector<double> held(static_cast<std::size_t>(element_count(one)));
+  std::vector<bool> known(held.size());
+  std::int64_t flat = 0;
+  walk(placement, [&](std::int64_t offset) {
+    const double value = array.values[static_cast<std::size_t>(flat)];
+    const auto at = static_cast<std::size_t>(offset);
+    if (known[at] && std::bit_cast<std::uint64_t>(held[at]) != std::bit_cast<std::uint64_t>(value))
+      throw std::invalid_argument(
+          fmt::format("{}: cannot be expanded: element {} differs from what it is to share "
+                      "memory with",
+                      name, index_text(array.shape, flat)));
+    held[at] = value;
+    known[at] = true;
+    ++flat;
+  });
+  return placement;
+}
+
+Placement place_as(Layout layout, const std::string& name, const Array& array, std::int64_t& end) {
+  const Shape& shape = array.shape;
+  const std::size_t rank = shape.size();
+  if (layout == Layout::transposed && rank >= 2) return place_swapped(name, array, 0, 1, end);
+  if (layout == Layout::column_major && rank >= 2) return place_swapped(name, array, rank - 2, rank - 1, end);
+  if (layout == Layout::offset) {
+    Placement placement = protocol::place(name, array.dtype, {element_count(shape) + 1}, end);
+    placement.shape = shape;
+    placement.strides = protocol::contiguous_strides(shape);
+    placement.storage_offset = 1;
+    return placement;
+  }
+  if (layout == Layout::sliced && !shape.empty()) {
+    Shape wider = shape;
+    wider.back() = 2 * wider.back() + 1;
+    Placement placement = protocol::place(name, array.dtype, wider, end);
+    placement.shape = shape;
+    placement.strides.back() = 2;
+    placement.storage_offset = 1;
+    return placement;
+  }
+  const std::vector<bool> expanded = expanded_dims(layout, rank);
+  if (std::find(expanded.begin(), expanded.end(), true) != expanded.end())
+    return place_expanded(name, array, expanded, end);
+  return protocol::place(name, array.dtype, shape, end);
+}
+
 template <class Use>
 void with_type(DType dtype, Use use) {
   switch (dtype) {
@@ -112,15 +154,6 @@ void write(const Mapping& mapping, const Placement& placement, const Array& arra
     const double* value = array.values.data();
     walk(placement, [&](std::int64_t offset) { data[offset] = static_cast<T>(*value++); });
   });
-}
-
-std::string index_text(const Shape& shape, std::int64_t flat) {
-  std::vector<std::int64_t> index(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    index[d] = flat % shape[d];
-    flat /= shape[d];
-  }
-  return fmt::format("[{}]", fmt::join(index, ", "));
 }
 
 bool all_poison(const std::byte* from, const std::byte* to) {
@@ -165,7 +198,8 @@ RegionPlan plan_region(const Contract& contract, const Call& call) {
   std::int64_t end = protocol::guard_bytes;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     plan.inputs.emplace_back();
-    if (call.inputs[i]) plan.inputs.back() = place_as(call.layout, contract.inputs[i].name, *call.inputs[i], end);
+    const std::string& name = contract.inputs[i].name;
+    if (call.inputs[i]) plan.inputs.back() = place_as(layout_of(call.layouts, name), name, *call.inputs[i], end);
   }
 
   bool backward = false;
@@ -180,7 +214,9 @@ RegionPlan plan_region(const Contract& contract, const Call& call) {
       throw std::invalid_argument(fmt::format("{}: cotangent of {}: wanted {}, got {} with {} values", contract.kernel,
                                               spec.name, to_string(wanted), to_string(cotangent->shape),
                                               cotangent->values.size()));
-    plan.cotangents.back() = protocol::place("cotangent of " + spec.name, dtype, wanted, end);
+    Array placed{"", dtype, wanted, cotangent->values};
+    plan.cotangents.back() =
+        place_as(layout_of(call.layouts, "d" + spec.name), "cotangent of " + spec.name, placed, end);
   }
   plan.given_bytes = end;
 

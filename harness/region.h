@@ -14,7 +14,7 @@ namespace fractus {
 // Where everything lies: guard | input | guard | ... | cotangent | guard | output | guard | gradient | guard.
 struct RegionPlan {
   std::vector<std::optional<protocol::Placement>> inputs;
-  std::vector<std::optional<protocol::Placement>> cotangents;  // contiguous, whatever the call's layout
+  std::vector<std::optional<protocol::Placement>> cotangents;
   std::vector<protocol::Placement> outputs;
   std::vector<std::optional<protocol::Placement>> gradients;  // by input; of those that the call asks for
   std::int64_t given_bytes = 0;                               // inputs and cotangents end here

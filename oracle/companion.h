@@ -113,7 +113,9 @@ struct Denominator {
   double lower;  // |den| - error, rounded down; not positive where the sign itself is in doubt
 
   explicit Denominator(const Companion<judged>& den)
-      : v(den.v), error(oracle::error(den)), lower(static_cast<double>(std::fabs(v) - error * (1 + base_slack)) * (1 - 0x1p-50)) {}
+      : v(den.v),
+        error(oracle::error(den)),
+        lower(static_cast<double>(std::fabs(v) - error * (1 + base_slack)) * (1 - 0x1p-50)) {}
   bool bounded() const { return lower > 0; }
 };
 

@@ -4,12 +4,15 @@
 // (v, m, grid): every intermediate result is a multiple of 2^grid and at most m
 // in magnitude. If m <= 2^(p + grid), p the bits of the significand, each of
 // them is representable, so no correct order rounds at all and bit equality may
-// be demanded (METHODS.md, section 1). An input 0 counts as one unit: its
-// partial products exist although the whole vanishes.
+// be demanded (METHODS.md, section 1). An input 0 adds nothing to m: whatever
+// multiplies it may round, and the product is 0 all the same; a partial result
+// that also meets a factor other than 0 is certified there, where it counts.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "oracle/number.h"
@@ -28,9 +31,12 @@ struct Lattice {
   Lattice() = default;
   explicit Lattice(int zero) : v(zero), m(zero) {}  // sums start from R(0); no other integer is used
   Lattice(double value, double most, int unit) : v(value), m(most), grid(unit) {}
-  // A multiple of 2^unit.
-  static Lattice input(double value, int unit) {
-    return {value, std::max(std::fabs(value), std::ldexp(1.0, unit)), unit};
+  // The grid of an input is its own last bit.
+  static Lattice input(double value) {
+    if (value == 0) return {};
+    int exponent = 0;
+    const auto significand = static_cast<std::int64_t>(std::ldexp(std::frexp(value, &exponent), 53));
+    return {value, std::fabs(value), exponent - 53 + std::countr_zero(static_cast<std::uint64_t>(significand))};
   }
 };
 

@@ -108,7 +108,8 @@ void store(const Row<Companion<judged>>& row, ExpectedTensor& tensor, std::size_
     const Companion<judged> number = row.get(c);
     const double value = static_cast<double>(number.v);
     tensor.value[first + c] = value;
-    if (!tensor.remainder.empty()) tensor.remainder[first + c] = static_cast<double>(number.v - static_cast<Base<judged>>(value));
+    if (!tensor.remainder.empty())
+      tensor.remainder[first + c] = static_cast<double>(number.v - static_cast<Base<judged>>(value));
     // m and e were themselves summed in double; a relative 2^-30 is far more than those roundings.
     const double tolerance = error(number) * (1 + 0x1p-30);
     tensor.tolerance[first + c] = tolerance < 1e100 ? tolerance : std::numeric_limits<double>::infinity();
@@ -200,12 +201,9 @@ struct Collector {
 };
 
 template <int bits>
-Exactness exactness_in(const Question& question, const std::vector<int>& units,
-                       const std::vector<int>& cotangent_units) {
+Exactness exactness_in(const Question& question) {
   using R = Lattice<bits>;
-  std::vector<Leaf<R>> leaves;
-  for (const std::vector<int>* list : {&units, &cotangent_units})
-    for (int unit : *list) leaves.emplace_back([unit](double x) { return R::input(x, unit); });
+  const auto leaves = same_leaf<R>([](double x) { return R::input(x); });
 
   Exactness result;
   result.outputs.assign(3, std::vector<double>());
@@ -243,9 +241,8 @@ Expected expected(const Question& question) {
                                           : expected_in<DType::float64>(question);
 }
 
-Exactness exactness(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units) {
-  return question.dtype == DType::float32 ? exactness_in<24>(question, units, cotangent_units)
-                                          : exactness_in<53>(question, units, cotangent_units);
+Exactness exactness(const Question& question) {
+  return question.dtype == DType::float32 ? exactness_in<24>(question) : exactness_in<53>(question);
 }
 
 }  // namespace fractus::oracle::linear_attention

@@ -21,14 +21,14 @@ struct Question {
 // Time: about 3 ms a group and core at T 128, D 64 in float32, gradients included.
 Expected expected(const Question& question);
 
-// Which tensors every correct order of evaluation computes without rounding, and their values: input i is a multiple of
-// 2^units[i] and cotangent j of 2^cotangent_units[j]. Those may be compared bit for bit. The values are the lattice's
-// own, in which the contract's epsilon has vanished as it does in the kernel's arithmetic.
+// Which tensors every correct order of evaluation computes without rounding, and their values. Those may be compared
+// bit for bit. The values are the lattice's own, in which the contract's epsilon has vanished as it does in the
+// kernel's arithmetic.
 struct Exactness {
   std::vector<std::optional<std::vector<double>>> outputs;    // y, S, z; absent where some order may round
   std::vector<std::optional<std::vector<double>>> gradients;  // q, k, v, S0, z0; empty without cotangents
   double fullness = 0;  // the largest |intermediate| in units of its grid, over 2^significand_bits
 };
-Exactness exactness(const Question& question, const std::vector<int>& units, const std::vector<int>& cotangent_units);
+Exactness exactness(const Question& question);
 
 }  // namespace fractus::oracle::linear_attention

@@ -23,20 +23,21 @@ std::string label(const Case& c) {
   if (!c.absent.empty()) text += fmt::format(" without {}", fmt::join(c.absent, ","));
   if (!c.cotangents.empty()) text += fmt::format(" d{}", fmt::join(c.cotangents, "+d"));
   if (!c.frozen.empty()) text += fmt::format(" frozen {}", fmt::join(c.frozen, ","));
-  if (c.layout != Layout::contiguous) text += fmt::format(" {}", name(c.layout));
+  for (const auto& [tensor, layout] : c.layouts) text += fmt::format(" {}:{}", tensor, name(layout));
   if (!c.pieces.empty()) text += fmt::format(" pieces {}", fmt::join(c.pieces, "+"));
   for (const auto& [parameter, value] : c.settings) text += fmt::format(" {}={}", parameter, value);
   return text + fmt::format(" seed {}", c.seed);
 }
 
 void to_json(nlohmann::json& json, const Case& c) {
-  json = {{"kernel", c.kernel},    {"property", c.property},
-          {"variant", c.variant},  {"dtype", name(c.dtype)},
-          {"dims", c.dims},        {"fill", c.fill},
-          {"seed", c.seed},        {"absent", c.absent},
-          {"frozen", c.frozen},    {"cotangents", c.cotangents},
-          {"pieces", c.pieces},    {"layout", name(c.layout)},
-          {"settings", c.settings}};
+  json = {{"kernel", c.kernel},   {"property", c.property},
+          {"variant", c.variant}, {"dtype", name(c.dtype)},
+          {"dims", c.dims},       {"fill", c.fill},
+          {"seed", c.seed},       {"absent", c.absent},
+          {"frozen", c.frozen},   {"cotangents", c.cotangents},
+          {"pieces", c.pieces},   {"settings", c.settings}};
+  json["layouts"] = nlohmann::json::object();
+  for (const auto& [tensor, layout] : c.layouts) json["layouts"][tensor] = name(layout);
 }
 
 Case case_from_json(const nlohmann::json& json) {
@@ -52,7 +53,8 @@ Case case_from_json(const nlohmann::json& json) {
   c.frozen = field<std::vector<std::string>>(json, "frozen");
   c.cotangents = field<std::vector<std::string>>(json, "cotangents");
   c.pieces = field<std::vector<std::int64_t>>(json, "pieces");
-  c.layout = layout_from(field<std::string>(json, "layout"));
+  for (const auto& [tensor, layout] : field<std::map<std::string, std::string>>(json, "layouts"))
+    c.layouts[tensor] = layout_from(layout);
   c.settings = field<std::map<std::string, std::int64_t>>(json, "settings");
   return c;
 }

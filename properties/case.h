@@ -23,7 +23,7 @@ struct Case {
   std::vector<std::string> absent;      // optional inputs that are not passed
   std::vector<std::string> cotangents;  // outputs that receive one; none: no backward
   std::vector<std::string> frozen;      // differentiable inputs that do not require a gradient
-  Layout layout = Layout::contiguous;
+  Layouts layouts;
   std::vector<std::int64_t> pieces;              // lengths along T, for a split sequence
   std::map<std::string, std::int64_t> settings;  // of the candidate, where the case fixes any
 

@@ -106,7 +106,7 @@ Call call_of(const Expectation& expectation, const Subject& subject) {
     if (subject.settings.contains(parameter)) call.settings[parameter] = value;
   call.inputs = expectation.problem().inputs;
   call.cotangents = expectation.problem().cotangents;
-  call.layout = c.layout;
+  call.layouts = c.layouts;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorSpec& spec = expectation.driver().contract->inputs[i];
     call.gradients.push_back(call.inputs[i].has_value() && spec.differentiable && !c.cotangents.empty() &&

@@ -9,33 +9,42 @@ namespace {
 
 constexpr const char* self = "contract";
 
+// The tensors of the case that a layout can be given to.
+std::vector<std::string> laid_out(const Driver& driver, const Case& c) {
+  std::vector<std::string> tensors;
+  for (const TensorSpec& spec : driver.contract->inputs) tensors.push_back(spec.name);
+  for (const std::string& output : c.cotangents) tensors.push_back("d" + output);
+  return tensors;
+}
+
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   const std::vector<Dims> shapes = driver.shapes(settings.block);
   for (DType dtype : settings.dtypes) {
     // Layouts against the presence of each optional input, with a backward and without.
     std::size_t turn = 0;
-    for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded})
+    for (Layout layout : all_layouts)
       for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
         for (bool backward : {true, false}) {
-          Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], "feature");
-          c.layout = layout;
-          c.absent = absent;
+          Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
           if (backward) c.cotangents = output_names(driver);
+          if (layout != Layout::contiguous)
+            for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = layout;
+          c.absent = absent;
           cases.push_back(c);
         }
     // The shortest call of all, where a shortcut tempts: one step of the sequence, without what is optional.
     if (!driver.sequence_symbol.empty())
       for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
         for (bool backward : {true, false}) {
-          Case c = base_case(driver, self, dtype, shapes.back(), "signed");
+          Case c = base_case(driver, self, dtype, shapes.back(), driver.smooth_fills[1]);
           c.dims[driver.sequence_symbol] = 1;
           c.absent = absent;
           if (backward) c.cotangents = output_names(driver);
           cases.push_back(c);
         }
     for (const std::string& only : optional_inputs(driver)) {
-      Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], "feature");
+      Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
       c.absent = {only};
       c.cotangents = output_names(driver);
       cases.push_back(c);
@@ -45,7 +54,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       if (symbol != driver.sequence_symbol && symbol != driver.contract->dim_symbols.front()) continue;
       for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
         for (bool backward : {false, true}) {
-          Case c = base_case(driver, self, dtype, shapes.front(), "feature");
+          Case c = base_case(driver, self, dtype, shapes.front(), driver.smooth_fills.front());
           c.dims[symbol] = 0;
           c.absent = absent;
           if (backward) c.cotangents = output_names(driver);
@@ -57,12 +66,19 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 }
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
-  const auto layout = rc::gen::element(Layout::transposed, Layout::sliced, Layout::expanded);
-  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always), layout),
-                      [](auto draw) {
-                        draw.first.layout = draw.second;
-                        return draw.first;
-                      });
+  // A layout for each tensor by itself: a kernel that asks one of them for its strides may take all others to be alike.
+  const std::size_t tensors = driver.contract->inputs.size() + driver.contract->outputs.size();
+  const auto layouts = rc::gen::container<std::vector<Layout>>(
+      tensors, rc::gen::elementOf(std::vector<Layout>(std::begin(all_layouts), std::end(all_layouts))));
+  return rc::gen::map(
+      rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always), layouts),
+      [&driver](auto draw) {
+        Case c = draw.first;
+        std::size_t i = 0;
+        for (const std::string& tensor : laid_out(driver, c))
+          if (const Layout layout = draw.second[i++]; layout != Layout::contiguous) c.layouts[tensor] = layout;
+        return c;
+      });
 }
 
 Outcome check(Expectation& expectation, const Subject& subject) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "properties/cases.h"
 
 namespace fractus {
@@ -9,8 +11,17 @@ namespace {
 
 std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& settings, const Case& c,
                                     const Outcome& outcome) {
-  std::vector<std::string> classes{fmt::format("dtype {}", name(c.dtype)), fmt::format("layout {}", name(c.layout)),
-                                   "fill " + c.fill};
+  std::vector<std::string> classes{fmt::format("dtype {}", name(c.dtype)), "fill " + c.fill};
+  if (c.layouts.empty()) classes.push_back(fmt::format("layout {}", name(Layout::contiguous)));
+  std::set<Layout> of_inputs, of_cotangents;
+  for (const TensorSpec& spec : driver.contract->inputs)
+    if (!contains(c.absent, spec.name)) of_inputs.insert(layout_of(c.layouts, spec.name));
+  for (const std::string& output : c.cotangents) of_cotangents.insert(layout_of(c.layouts, "d" + output));
+  for (Layout layout : of_inputs)
+    if (layout != Layout::contiguous) classes.push_back(fmt::format("layout {}", name(layout)));
+  for (Layout layout : of_cotangents)
+    if (layout != Layout::contiguous) classes.push_back(fmt::format("cotangent layout {}", name(layout)));
+  if (of_inputs.size() > 1) classes.emplace_back("a layout for each tensor");
   if (c.cotangents.empty()) classes.emplace_back("forward only");
   if (c.cotangents.size() == 1) classes.push_back("cotangent of " + c.cotangents.front() + " alone");
   if (c.cotangents.size() == driver.contract->outputs.size()) classes.emplace_back("all cotangents");
@@ -49,8 +60,11 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
   Coverage coverage;
   const auto require = [&](const std::string& name) { coverage.cases[name] = 0; };
   for (DType dtype : settings.dtypes) require(fmt::format("dtype {}", name(dtype)));
-  for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded})
+  for (Layout layout : all_layouts) {
     require(fmt::format("layout {}", name(layout)));
+    if (layout != Layout::contiguous) require(fmt::format("cotangent layout {}", name(layout)));
+  }
+  require("a layout for each tensor");
   for (const std::string& fill : driver.fills) require("fill " + fill);
   for (const std::string& output : output_names(driver)) require("cotangent of " + output + " alone");
   for (const std::string& input : optional_inputs(driver)) require("without " + input);

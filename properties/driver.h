@@ -20,8 +20,6 @@ namespace fractus {
 struct Problem {
   std::vector<std::optional<Array>> inputs;      // in the contract's order
   std::vector<std::optional<Array>> cotangents;  // by output
-  // Where the fill is a lattice: input i is a multiple of 2^units[i]. Empty otherwise.
-  std::vector<int> units, cotangent_units;
 };
 
 // The values of those tensors that every correct order computes without rounding.
@@ -36,6 +34,7 @@ struct Driver {
   std::vector<std::string> fills;               // every distribution that `fill` knows, ordinary ones first
   std::vector<std::string> smooth_fills;        // those that the rounding and gradient properties draw from
   std::string exact_fill, exact_backward_fill;  // lattices: outputs only, and gradients too
+  std::vector<std::string> wide_fills;          // lattices in which one tensor fills the significand
   std::string choice_fill;                      // aims at the kernel's discrete choices; empty where it has none
   std::string sequence_symbol;                  // the extent that a carry splits, "T"; empty where nothing is carried
   std::vector<std::pair<std::string, std::string>> carry;  // output -> input that continues it: S -> S0, z -> z0

@@ -24,6 +24,24 @@ std::vector<Dims> shapes(std::int64_t block) {
                       {"D", widths[(i + i / widths.size()) % widths.size()]}});
   list.push_back({{"G", 17}, {"T", 5}, {"D", 4}});  // a prime above 8: groups handled in eights leave a rest
   list.push_back({{"G", 97}, {"T", 3}, {"D", 2}});  // many groups
+  // One group each: what a kernel treats apart is a width or a length of its own (registers, warps, a tile's edge).
+  for (const auto& [T, D] : std::vector<std::pair<std::int64_t, std::int64_t>>{{9, 32},
+                                                                               {6, 17},
+                                                                               {4, 24},
+                                                                               {3, 33},
+                                                                               {5, 48},
+                                                                               {4, 63},
+                                                                               {2, 64},
+                                                                               {12, 64},
+                                                                               {3, 65},
+                                                                               {2, 96},
+                                                                               {3, 128},
+                                                                               {200, 4},
+                                                                               {257, 3},
+                                                                               {300, 2}})
+    list.push_back({{"G", 1}, {"T", T}, {"D", D}});
+  list.push_back({{"G", 32}, {"T", 2}, {"D", 3}});
+  list.push_back({{"G", 128}, {"T", 2}, {"D", 1}});
   list.push_back({{"G", 2}, {"T", block + 1}, {"D", 64}});
   return list;
 }
@@ -37,7 +55,8 @@ rc::Gen<Dims> random_shape(std::int64_t block) {
       {{4, inRange<std::int64_t>(1, 12)}, {3, inRange<std::int64_t>(1, 2 * block + 2)}, {2, border}});
   const auto groups =
       rc::gen::weightedOneOf<std::int64_t>({{6, inRange<std::int64_t>(1, 5)}, {2, inRange<std::int64_t>(5, 20)}});
-  const auto width = rc::gen::element<std::int64_t>(1, 2, 3, 4, 5, 8, 8, 12, 16);
+  const auto width = rc::gen::weightedOneOf<std::int64_t>(
+      {{9, rc::gen::element<std::int64_t>(1, 2, 3, 4, 5, 8, 8, 12, 16)}, {1, inRange<std::int64_t>(17, 40)}});
   return rc::gen::map(rc::gen::tuple(groups, length, width), [](const auto& t) {
     return Dims{{"G", std::get<0>(t)}, {"T", std::get<1>(t)}, {"D", std::get<2>(t)}};
   });
@@ -55,8 +74,7 @@ oracle::Expected expected(const Problem& problem, DType dtype, const std::vector
 }
 
 Exactness exactness(const Problem& problem, DType dtype) {
-  const auto exact =
-      oracle::linear_attention::exactness(question_of(problem, dtype), problem.units, problem.cotangent_units);
+  const auto exact = oracle::linear_attention::exactness(question_of(problem, dtype));
   return {exact.outputs, exact.gradients, exact.fullness};
 }
 
@@ -70,6 +88,7 @@ const Driver& driver() {
                        "sparse", "one_hot", "constant"},
       .exact_fill = "lattice",
       .exact_backward_fill = "lattice_balanced",
+      .wide_fills = wide_fill_names(),
       .choice_fill = "near_cut",
       .sequence_symbol = "T",
       .carry = {{"S", "S0"}, {"z", "z0"}},

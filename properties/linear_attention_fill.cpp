@@ -55,7 +55,7 @@ void zero_rows(Draft& d, Random& random) {
     for (std::int64_t t = 0; t < d.T; ++t)
       for (Array* array : {&d.q, &d.k, &d.v})
         if (random.chance(0.2) || (array == &d.k && t < silent))
-          for (std::int64_t i = 0; i < d.D; ++i) d.at(*array, g, t, i) = 0;
+          for (std::int64_t i = 0; i < d.D; ++i) d.at(*array, g, t, i) = random.chance(0.5) ? 0.0 : -0.0;
   }
 }
 
@@ -63,7 +63,7 @@ void sparse(Draft& d, Random& random) {
   ordinary(d, random, random.chance(0.5));
   for (Array* array : {&d.q, &d.k, &d.v, &d.S0, &d.z0, &d.gy, &d.gS, &d.gz})
     for (double& x : array->values)
-      if (random.chance(0.8)) x = 0;
+      if (random.chance(0.8)) x = random.chance(0.5) ? 0.0 : -0.0;
 }
 
 void one_hot(Draft& d, Random& random) {
@@ -88,7 +88,9 @@ void constant(Draft& d, Random& random) {
 void magnitudes(Draft& d, Random& random) {
   for (Array* array : d.all()) {
     const bool positive = array == &d.q || array == &d.k || array == &d.z0;
-    const double centre = random.uniform(-28, 28), spread = random.uniform(0, 2);
+    // Every other tensor lies at an end of the domain, half of its entries at the very last number.
+    const double end = domain_exponent * random.sign();
+    const double centre = random.chance(0.5) ? end : random.uniform(-28, 28), spread = random.uniform(0, 2);
     draw(*array, [&] {
       return (positive ? 1 : random.sign()) *
              std::exp2(std::clamp(centre + random.uniform(-spread, spread), -30.0, 30.0));
@@ -167,13 +169,18 @@ void near_cut(Draft& d, Random& random) {
   for (Array* array : {&d.gy, &d.gS, &d.gz}) draw(*array, [&] { return random.normal(); });
   draw(d.q, [] { return 0.0; });
   const double ulp = 2 * unit_roundoff(d.dtype);
-  const std::vector<double> offsets{0, ulp, -ulp, 2 * ulp, -2 * ulp, 0x1p-10, -0x1p-10, 0x1p-6, -0x1p-6, 1, -0.5, 4, 9};
+  const std::vector<double> offsets{0, ulp, -ulp, 2 * ulp, -2 * ulp, 1, -0.5, 4, 9};
+  // Half of the rows at any distance from a unit in the last place up: a cut in the wrong place is off by some power of
+  // ten, one compared with den + 1e-20 by 1e-10 of itself.
+  const auto any_distance = [&] { return random.sign() * std::exp2(random.uniform(std::log2(ulp), -1)); };
   for (std::int64_t g = 0; g < d.G; ++g) {
     Normaliser n(d, g);
     for (std::int64_t t = 0; t < d.T; ++t) {
       n.see(d, g, t);
       const double offset =
-          offsets[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(offsets.size()) - 1))];
+          random.chance(0.5)
+              ? any_distance()
+              : offsets[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(offsets.size()) - 1))];
       double target = random.sign() * cut * (1 + offset);
       const std::int64_t p = random.integer(0, d.D - 1), other = random.integer(0, d.D - 1);
       if (other != p && random.chance(0.2)) {  // two terms that nearly cancel: the interval is wide and holds the cut
@@ -210,12 +217,6 @@ Problem finished(Draft& d, const Case& c) {
     problem.inputs.push_back(contains(c.absent, array->name) ? std::nullopt : std::optional<Array>(*array));
   for (Array* array : {&d.gy, &d.gS, &d.gz})
     problem.cotangents.push_back(contains(c.cotangents, array->name) ? std::optional<Array>(*array) : std::nullopt);
-  if (c.layout == Layout::expanded)  // stride 0 over the groups: they all hold group 0's values
-    for (std::optional<Array>& array : problem.inputs)
-      if (array && d.G > 0) {
-        const auto group = array->values.size() / static_cast<std::size_t>(d.G);
-        for (std::size_t i = group; i < array->values.size(); ++i) array->values[i] = array->values[i % group];
-      }
   return problem;
 }
 
@@ -241,6 +242,15 @@ Draft blank(const Case& c) {
           zeros("z", c.dtype, {G, D})};
 }
 
+// Powers of two of each tensor's own change no bit of any significand, and the harness's integers look like any other
+// input. den scales as q k; S0 joins sums of k v, gS those of g q / den, gz those of g v / den.
+Problem disguised(Draft& d, const Case& c, int q, int k, int v, int g) {
+  for (const auto& [array, power] : std::vector<std::pair<Array*, int>>{
+           {&d.q, q}, {&d.k, k}, {&d.v, v}, {&d.S0, k + v}, {&d.z0, k}, {&d.gy, g}, {&d.gS, g - k}, {&d.gz, g + v - k}})
+    for (double& x : array->values) x = std::ldexp(x, power);
+  return finished(d, c);
+}
+
 // Integers times a power of two of each tensor's own, so small that any order of any sum of them is exact.
 Problem lattice(Draft& d, Random& random, bool balanced, const Case& c) {
   // Entries in [-r, r]. S_T sums T products k v; with a free lattice they fill the significand to the last two bits.
@@ -258,26 +268,72 @@ Problem lattice(Draft& d, Random& random, bool balanced, const Case& c) {
   if (balanced)
     for (std::int64_t g = 0; g < d.G; ++g) balance(d, random, g);
 
-  // The disguise: a power of two of each tensor's own changes no bit of any significand, and the harness's integers
-  // look like any other input. den scales as q k and stays at 1 or above; gS joins sums of g q / den, gz those of g v /
-  // den.
   const auto exponent = [&](std::int64_t low, std::int64_t high) {
     return static_cast<int>(random.integer(low, high));
   };
   const int room = balanced ? 6
                             : (domain_exponent - 2 - static_cast<int>(std::log2(static_cast<double>(r)))) /
                                   2;  // S0 takes k's and v's
-  const int q = exponent(0, room), k = exponent(0, room), v = exponent(-room, room), g = exponent(-room, room);
-  const std::vector<std::pair<Array*, int>> inputs{{&d.q, q}, {&d.k, k}, {&d.v, v}, {&d.S0, k + v}, {&d.z0, k}};
-  const std::vector<std::pair<Array*, int>> cotangents{{&d.gy, g}, {&d.gS, g - k}, {&d.gz, g + v - k}};
-  for (const auto& list : {inputs, cotangents})
-    for (const auto& [array, power] : list)
-      for (double& x : array->values) x = std::ldexp(x, power);
+  return disguised(d, c, exponent(0, room), exponent(0, room), exponent(-room, room), exponent(-room, room));
+}
 
-  Problem problem = finished(d, c);
-  for (const auto& [array, power] : inputs) problem.units.push_back(power);
-  for (const auto& [array, power] : cotangents) problem.cotangent_units.push_back(power);
-  return problem;
+// One tensor fills the significand to its last bit; the others are 0, or powers of two in so few places that nothing
+// rounds all the same. A kernel that keeps that tensor, or what is made of it, a bit short is off by that bit, while
+// the rounding bound leaves room for the last two or three.
+Problem wide_lattice(Draft& d, Random& random, const std::string& wide, const Case& c) {
+  const int bits = significand_bits(d.dtype);
+  // Odd and of `width` bits, so that one bit less is one too few.
+  const auto odd = [&](int width) {
+    const auto half = static_cast<std::int64_t>(std::exp2(width - 2));
+    return random.sign() * static_cast<double>(2 * random.integer(half, half + half / 2) + 1);
+  };
+  const auto unit = [&](double share) { return random.chance(share) ? random.sign() : 0.0; };
+  const bool by_q = wide == "wide_q" && d.D >= 2 && d.T >= 3;
+  const bool by_gradient = wide == "wide_gy" || wide == "wide_gS" || wide == "wide_gz";
+  // Powers of two beside 1 would cost the widest sums their last bits.
+  const auto power = [&] { return by_gradient ? 1.0 : std::exp2(static_cast<double>(random.integer(0, 2))); };
+
+  for (Array* array : d.all()) draw(*array, [] { return 0.0; });
+  if (wide == "wide_S0" || (wide == "wide_q" && !by_q)) draw(d.S0, [&] { return odd(bits); });
+  if (wide == "wide_z0" && !contains(c.absent, "z0")) draw(d.z0, [&] { return odd(bits - 2); });
+  if (wide == "wide_gS") draw(d.gS, [&] { return odd(bits - 1); });
+  if (wide == "wide_gz") draw(d.gz, [&] { return odd(bits - 1); });
+  if (!by_gradient) draw(d.gy, [&] { return unit(0.2); });
+  const bool even_columns = wide == "wide_gy" && d.D >= 2;  // those of y; gy has the others
+  for (std::int64_t g = 0; g < d.G; ++g) {
+    Normaliser n(d, g);
+    const std::int64_t chosen = random.integer(0, d.T - 1);
+    for (std::int64_t t = 0; t < d.T; ++t) {
+      if (by_q && t >= 2) {  // z is 1 at the first two coordinates, and their sum in q a power of two: den
+        const double first = odd(bits - 2);
+        d.at(d.q, g, t, 0) = first;
+        d.at(d.q, g, t, 1) = power() - first;
+        continue;
+      }
+      // q looks at one coordinate, and k brings z to a power of two there, where it is none yet.
+      const std::int64_t p = by_q ? t : random.integer(0, d.D - 1);
+      const double z = n.z[static_cast<std::size_t>(p)];
+      int exponent = 0;
+      const bool is_power = std::fabs(std::frexp(z, &exponent)) == 0.5 && std::fabs(z) <= 4;
+      d.at(d.q, g, t, p) = random.sign() * power();
+      if (!is_power || (wide == "wide_S0" && random.chance(0.3)))
+        d.at(d.k, g, t, p) = (by_q ? 1.0 : random.sign() * power()) - z;
+      n.see(d, g, t);
+      for (std::int64_t i = by_q ? t : 0; i < d.D; i += by_q ? 2 : 1)
+        d.at(d.v, g, t, i) = wide == "wide_v" ? odd(bits) : by_q ? random.sign() : 0.0;
+      const std::int64_t column = random.integer(0, d.D - 1);
+      if (!by_q && wide != "wide_v") d.at(d.v, g, t, even_columns ? column - column % 2 : column) = unit(0.7);
+      if (wide == "wide_gy" && t == chosen)
+        for (std::int64_t i = even_columns ? 1 : 0; i < d.D; i += even_columns ? 2 : 1) d.at(d.gy, g, t, i) = odd(bits);
+    }
+  }
+  // The widest lie between 2^-30 and 2^30 in float64 too, and den at 1 or above.
+  const int least = (bits > domain_exponent ? domain_exponent - bits : 0) - static_cast<int>(random.integer(0, 1));
+  const int extra = static_cast<int>(random.integer(0, 1));
+  if (by_q) return disguised(d, c, least, extra - least, extra, extra);
+  const int k = wide == "wide_z0" ? least : wide == "wide_S0" || wide == "wide_q" ? least / 2 : 0;
+  const int v = wide == "wide_v" ? least : wide == "wide_S0" || wide == "wide_q" ? least - k : 0;
+  return disguised(d, c, extra - k, k, v, by_gradient ? least : extra);
 }
 
 using Filler = void (*)(Draft&, Random&);
@@ -300,11 +356,18 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
 
 }  // namespace
 
+const std::vector<std::string>& wide_fill_names() {
+  static const std::vector<std::string> names{"wide_S0", "wide_z0", "wide_v", "wide_q",
+                                              "wide_gy", "wide_gS", "wide_gz"};
+  return names;
+}
+
 const std::vector<std::string>& fill_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
     for (const auto& [name, filler] : fillers()) list.push_back(name);
     list.insert(list.end(), {"lattice", "lattice_balanced"});
+    list.insert(list.end(), wide_fill_names().begin(), wide_fill_names().end());
     return list;
   }();
   return names;
@@ -314,6 +377,7 @@ Problem fill(const Case& c) {
   Draft d = blank(c);
   Random random(c.seed);
   if (c.fill == "lattice" || c.fill == "lattice_balanced") return lattice(d, random, c.fill == "lattice_balanced", c);
+  if (contains(wide_fill_names(), c.fill) && element_count({d.G, d.T}) > 0) return wide_lattice(d, random, c.fill, c);
   for (const auto& [name, filler] : fillers())
     if (name == c.fill) {
       if (element_count({d.G, d.T}) > 0)

@@ -1,11 +1,26 @@
 #include "properties/property.h"
 
 #include "properties/all.h"
+#include "properties/slices.h"
 
 namespace fractus {
 
+Problem problem_of(const Driver& driver, const Case& c) {
+  Problem problem = driver.fill(c);
+  const auto fit = [&](std::optional<Array>& array, const std::string& tensor) {
+    if (!array) return;
+    const std::vector<bool> expanded = expanded_dims(layout_of(c.layouts, tensor), array->shape.size());
+    for (std::size_t d = 0; d < expanded.size(); ++d)
+      if (expanded[d]) repeat_first(*array, d);
+  };
+  for (std::size_t i = 0; i < problem.inputs.size(); ++i) fit(problem.inputs[i], driver.contract->inputs[i].name);
+  for (std::size_t i = 0; i < problem.cotangents.size(); ++i)
+    fit(problem.cotangents[i], "d" + driver.contract->outputs[i].name);
+  return problem;
+}
+
 Expectation::Expectation(const Driver& driver, const Case& c, int threads)
-    : Expectation(driver, c, driver.fill(c), threads) {}
+    : Expectation(driver, c, problem_of(driver, c), threads) {}
 
 Expectation::Expectation(const Driver& driver, const Case& c, Problem problem, int threads)
     : driver_(driver), case_(c), threads_(threads), problem_(std::move(problem)) {}

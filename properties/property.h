@@ -25,8 +25,10 @@ struct Subject {
   bool bit_equal_reruns = true;
   bool bit_equal_threads = false;
   bool bit_equal_neighbours = false;
-  std::function<Answer(const Call&)> call;        // in the process that has served all earlier calls
-  std::function<Answer(const Call&)> call_fresh;  // in a process of its own
+  std::function<Answer(const Call&)> call;  // in the process that has served all earlier calls
+  std::function<std::vector<Answer>(const std::vector<Call>&)> call_fresh;  // all in one process that is theirs alone
+  // All forwards, then all backwards, the last call's first or in order; results are read when all have run.
+  std::function<std::vector<Answer>(const std::vector<Call>&, bool last_first)> call_together;
   // Elements that the form says it holds beside inputs and outputs; absent where it declares nothing.
   std::function<std::optional<std::int64_t>(const Dims&)> declared_elements;
 };
@@ -53,6 +55,9 @@ struct Outcome {
   std::int64_t bit_equal = 0;  // elements demanded, and found, equal to the last bit
   std::string note;            // a measured fact worth a line in the report
 };
+
+// The case's fill; what its layouts make share memory has one value.
+Problem problem_of(const Driver& driver, const Case& c);
 
 // Values and expectations of one case, computed at most once, shared by all subjects.
 class Expectation {

@@ -1,5 +1,8 @@
 // Property 7, repeat: the same call again, after other calls, with other threads, with other groups beside it, with and
-// without a graph. What the form declares bit-equal is held to the bit; everything is held to the bound.
+// without a graph, and with the forwards of other calls between its forward and its backward. What the form declares
+// bit-equal is held to the bit; everything is held to the bound.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "properties/all.h"
@@ -11,7 +14,20 @@ namespace fractus {
 namespace {
 
 constexpr const char* self = "repeat";
-const std::vector<std::string> variants{"rerun", "after-others", "threads", "neighbours", "graph"};
+// layers, microbatches: several calls run forward before the first runs backward, last first as the layers of a model
+// do or in order as microbatches may. A kernel that keeps what its backward needs, or its result, in one place for all
+// calls is right in each call alone.
+const std::vector<std::string> variants{"rerun", "after-others", "threads",      "neighbours",
+                                        "graph", "layers",       "microbatches", "no-grad"};
+
+bool forward_only(const std::string& variant) { return variant == "graph" || variant == "no-grad"; }
+
+// Two of everything: small, and no extent that a form might treat apart.
+Dims shortest(const Driver& driver) {
+  Dims dims;
+  for (const std::string& symbol : driver.contract->dim_symbols) dims[symbol] = 2;
+  return dims;
+}
 
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
@@ -23,7 +39,9 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         Case c = base_case(driver, self, dtype, shapes[(5 * turn) % shapes.size()], driver.smooth_fills[turn % 2]);
         ++turn;
         c.variant = variant;
-        if (k % 2 == 0 && variant != "graph") c.cotangents = output_names(driver);
+        const bool together = variant == "layers" || variant == "microbatches";
+        if ((k % 2 == 0 || together) && !forward_only(variant)) c.cotangents = output_names(driver);
+        if (together && k == 0) c.dims = shortest(driver);  // as many calls as a model has layers
         cases.push_back(c);
       }
   }
@@ -35,7 +53,7 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
                                    rc::gen::elementOf(variants));
   return rc::gen::map(drawn, [](auto draw) {
     draw.first.variant = draw.second;
-    if (draw.second == "graph") draw.first.cotangents.clear(), draw.first.frozen.clear();
+    if (forward_only(draw.second)) draw.first.cotangents.clear(), draw.first.frozen.clear();
     return draw.first;
   });
 }
@@ -48,6 +66,36 @@ Outcome judged_other(Expectation& expectation, const Subject& subject, std::int6
   if (!symbol.empty()) other.dims[symbol] += longer;
   Expectation its(expectation.driver(), other, expectation.threads());
   return call_and_compare(its, subject, call_of(its, subject));
+}
+
+// The call between others of its kind, all forwards before any backward: each within its own bound, and the first to
+// the bit what it is alone. One of the others is longer.
+Outcome judged_together(Expectation& expectation, const Subject& subject, const Answer& alone, bool last_first) {
+  constexpr std::size_t layers = 24, few = 4;
+  const Case& c = expectation.of();
+  std::int64_t elements = 1;
+  for (const auto& [symbol, extent] : c.dims) elements *= extent;
+  const std::string& symbol = expectation.driver().sequence_symbol;
+  std::vector<Expectation> all;
+  std::vector<Call> calls;
+  for (std::size_t k = 0; k < (elements <= 16 ? layers : few); ++k) {
+    Case other = c;
+    other.seed += k;
+    if (k == 2 && !symbol.empty()) other.dims[symbol] += 1;
+    all.emplace_back(expectation.driver(), other, expectation.threads());
+    calls.push_back(call_of(all.back(), subject));
+  }
+  const std::vector<Answer> answers = subject.call_together(calls, last_first);
+  Outcome outcome;
+  for (std::size_t k = 0; k < all.size() && !outcome.finding; ++k) {
+    if (auto finding = trouble(answers[k])) return {.finding = std::move(finding)};
+    merge(outcome, compare(all[k], answers[k]));
+  }
+  if (!outcome.finding && subject.bit_equal_reruns)
+    outcome.finding = differ(alone, answers.front(), "alone and between other calls");
+  if (outcome.finding)
+    outcome.finding->text = fmt::format("with {} calls under way: {}", all.size(), outcome.finding->text);
+  return outcome;
 }
 
 // One group of the batch alone: within its bound, and to the bit as in the batch where that is declared.
@@ -100,11 +148,14 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     Call wider = call;
     wider.threads = call.threads == 1 ? 2 : 1;
     again(wider, subject.bit_equal_threads, "one thread and two");
-  } else if (variant == "graph") {
+  } else if (variant == "layers" || variant == "microbatches") {
+    merge(outcome, judged_together(expectation, subject, first, variant == "layers"));
+  } else if (forward_only(variant)) {
     Call recorded = call;
-    recorded.record_graph = true;
+    (variant == "graph" ? recorded.record_graph : recorded.tracked_inputs) = true;
     for (std::size_t i = 0; i < recorded.gradients.size(); ++i) recorded.gradients[i] = recorded.inputs[i].has_value();
-    again(recorded, false, "without a graph and with one");
+    again(recorded, false,
+          variant == "graph" ? "without a graph and with one" : "inputs that track gradients and grad mode off");
   } else if (variant == "neighbours") {
     const std::int64_t groups = expectation.of().dims.at(expectation.driver().contract->dim_symbols.front());
     for (std::int64_t g : {std::int64_t{0}, groups - 1})
@@ -118,14 +169,15 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 }  // namespace
 
 Property repeat_property() {
-  return {
-      .name = self,
-      .proves =
-          "the same result again: after other calls, with other threads, beside other groups, with and without a graph",
-      .applies = [](const Driver&) { return true; },
-      .plan = plan,
-      .random = random,
-      .check = check};
+  return {.name = self,
+          .proves =
+              "the same result again: after and between other calls, with other threads, beside other groups, with and "
+              "without "
+              "a graph",
+          .applies = [](const Driver&) { return true; },
+          .plan = plan,
+          .random = random,
+          .check = check};
 }
 
 }  // namespace fractus

@@ -1,5 +1,6 @@
 #include "properties/shrink.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace fractus {
@@ -27,7 +28,10 @@ Cases with_pieces(const Case& c, const std::string& symbol) {
     next.pieces = std::move(pieces);
     return next;
   };
-  const auto usable = [](const std::vector<std::int64_t>& pieces) {
+  // A split that has no empty piece may need that.
+  const bool none_empty = std::find(c.pieces.begin(), c.pieces.end(), 0) == c.pieces.end();
+  const auto usable = [none_empty](const std::vector<std::int64_t>& pieces) {
+    if (none_empty && std::find(pieces.begin(), pieces.end(), 0) != pieces.end()) return false;
     return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0}) > 0;
   };
   const auto shorter = [](std::int64_t piece) { return rc::shrink::towards<std::int64_t>(piece, 0); };
@@ -73,10 +77,15 @@ Cases with_parameter(const Case& c) {
 
 Cases plainer(const Driver& driver, const Case& c) {
   Cases all;
-  if (c.layout != Layout::contiguous) {
+  if (c.layouts.size() > 1) {
     Case next = c;
-    next.layout = Layout::contiguous;
+    next.layouts.clear();
     all = one(std::move(next));
+  }
+  for (const auto& [tensor, layout] : c.layouts) {
+    Case next = c;
+    next.layouts.erase(tensor);
+    all = rc::seq::concat(std::move(all), one(std::move(next)));
   }
   if (contains(driver.smooth_fills, c.fill) && c.fill != driver.smooth_fills.front()) {
     Case next = c;

@@ -47,4 +47,10 @@ Array joined(const std::vector<Array>& parts, std::size_t dim) {
   return whole;
 }
 
+void repeat_first(Array& array, std::size_t dim) {
+  if (array.values.empty()) return;
+  const std::vector<Array> copies(static_cast<std::size_t>(array.shape[dim]), slice(array, dim, 0, 1));
+  array.values = joined(copies, dim).values;
+}
+
 }  // namespace fractus

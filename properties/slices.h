@@ -14,4 +14,7 @@ Array slice(const Array& array, std::size_t dim, std::int64_t start, std::int64_
 // Arrays that differ in dimension `dim` only, one behind the other. At least one.
 Array joined(const std::vector<Array>& parts, std::size_t dim);
 
+// Makes the values equal along dimension `dim`: those of its index 0 everywhere.
+void repeat_first(Array& array, std::size_t dim);
+
 }  // namespace fractus

@@ -76,7 +76,7 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
     }
     outcome.usable[i] = true;
     for (std::size_t j = 0; j < problem.inputs.size(); ++j) {
-      if (!problem.inputs[j].defined()) continue;
+      if (!problem.inputs[j].defined() || !problem.input_places[j]) continue;
       const std::byte* base = problem.memory->data() + problem.input_places[j]->base;
       if (span_of(outputs[i]).meets({base, base + problem.input_places[j]->storage_bytes}))
         outcome.breaches.push_back({"alias", fmt::format("{} lies in the memory of the input {}", wanted[i].name,

@@ -5,11 +5,16 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <xmmintrin.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cstring>
+#include <fstream>
 #include <new>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 
 #include "harness/worker/allocator.h"
 #include "harness/worker/serve.h"
@@ -37,29 +42,31 @@ std::vector<std::optional<Placement>> placements(const protocol::Json& list) {
   return all;
 }
 
-// The outputs that a cotangent flows into and that lead back to an input.
-Tensors gradients_of(const Problem& problem, const Outcome& outcome, bool keep_graph) {
-  std::vector<at::Tensor> outputs;
-  std::vector<at::Tensor> cotangents;
-  for (std::size_t i = 0; i < problem.cotangents.size(); ++i) {
-    if (!problem.cotangents[i].defined() || i >= outcome.usable.size() || !outcome.usable[i]) continue;
-    if (!outcome.outputs[i].requires_grad()) continue;
-    outputs.push_back(outcome.outputs[i]);
-    cotangents.push_back(problem.cotangents[i]);
+// From the outputs that a cotangent flows into and that lead back to an input, to the inputs that are leaves: through
+// one graph, however many problems it runs through. The gradients land in each outcome.
+void find_gradients(std::span<const Problem> problems, std::span<Outcome> outcomes, bool keep_graph) {
+  std::vector<at::Tensor> outputs, cotangents, leaves;
+  std::vector<at::Tensor*> places;
+  for (std::size_t k = 0; k < problems.size(); ++k) {
+    const Problem& problem = problems[k];
+    outcomes[k].gradients.assign(problem.inputs.size(), at::Tensor());
+    for (std::size_t i = 0; i < problem.cotangents.size(); ++i) {
+      if (!problem.cotangents[i].defined() || i >= outcomes[k].usable.size() || !outcomes[k].usable[i]) continue;
+      if (!outcomes[k].outputs[i].requires_grad()) continue;
+      outputs.push_back(outcomes[k].outputs[i]);
+      cotangents.push_back(problem.cotangents[i]);
+    }
+    for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
+      const at::Tensor& input = problem.inputs[i];
+      if (!input.defined() || !input.requires_grad() || !input.is_leaf() || !problem.input_places[i]) continue;
+      leaves.push_back(input);
+      places.push_back(&outcomes[k].gradients[i]);
+    }
   }
-  Tensors gradients(problem.inputs.size());
-  std::vector<at::Tensor> leaves;
-  std::vector<std::size_t> positions;
-  for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
-    if (!problem.inputs[i].defined() || !problem.inputs[i].requires_grad()) continue;
-    leaves.push_back(problem.inputs[i]);
-    positions.push_back(i);
-  }
-  if (outputs.empty() || leaves.empty()) return gradients;
+  if (outputs.empty() || leaves.empty()) return;
   const auto found =
       torch::autograd::grad(outputs, leaves, cotangents, keep_graph, /*create_graph=*/false, /*allow_unused=*/true);
-  for (std::size_t i = 0; i < positions.size(); ++i) gradients[positions[i]] = found[i];
-  return gradients;
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = found[i];
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
@@ -72,9 +79,12 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 
 void second_backward(const Problem& problem, Outcome& outcome) {
   try {
-    const Tensors again = gradients_of(problem, outcome, /*keep_graph=*/false);
-    for (std::size_t i = 0; i < again.size(); ++i)
-      if (!same_bits(outcome.gradients[i], again[i]))
+    Outcome again;
+    again.outputs = outcome.outputs;
+    again.usable = outcome.usable;
+    find_gradients({&problem, 1}, {&again, 1}, /*keep_graph=*/false);
+    for (std::size_t i = 0; i < again.gradients.size(); ++i)
+      if (!same_bits(outcome.gradients[i], again.gradients[i]))
         outcome.breaches.push_back(
             {"second-backward", fmt::format("the gradient of {} differs in a second backward through the same graph",
                                             problem.input_places[i]->name)});
@@ -84,35 +94,98 @@ void second_backward(const Problem& problem, Outcome& outcome) {
   }
 }
 
-at::Tensor random_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+// What a call may neither use up nor leave changed, for whatever runs after it in the process.
+struct GlobalState {
+  at::Tensor random = at::detail::getDefaultCPUGenerator().get_state();
+  bool grad_mode = c10::GradMode::is_enabled();
+  bool deterministic = at::globalContext().deterministicAlgorithms();
+  int threads = at::get_num_threads();
+  caffe2::TypeMeta dtype = c10::get_default_dtype();
+  int rounding = std::fegetround();
+  unsigned float_control = _mm_getcsr() & ~_MM_EXCEPT_MASK;  // flushing and rounding; the sticky flags change by use
+};
 
-void run_form(const Problem& problem, bool checked, Outcome& outcome) {
-  const c10::AutoGradMode grad_mode(problem.record_graph);
-  const at::Tensor state = checked ? random_state() : at::Tensor();
+std::vector<Breach> changes(const GlobalState& before, const GlobalState& now) {
+  std::vector<std::string> what;
+  if (!same_bits(before.random, now.random)) what.emplace_back("the global random generator was used or seeded");
+  if (before.grad_mode != now.grad_mode) what.emplace_back("grad mode was left changed");
+  if (before.deterministic != now.deterministic)
+    what.emplace_back("the setting of deterministic algorithms was changed");
+  if (before.threads != now.threads)
+    what.push_back(fmt::format("the number of threads was changed from {} to {}", before.threads, now.threads));
+  if (before.dtype != now.dtype) what.emplace_back("the default dtype was changed");
+  if (before.rounding != now.rounding || before.float_control != now.float_control)
+    what.emplace_back("the processor's rounding or its treatment of subnormal numbers was changed");
+  std::vector<Breach> breaches;
+  for (std::string& text : what) breaches.push_back({"global-state", std::move(text)});
+  return breaches;
+}
+
+// A line of /proc/self/status that counts KiB, in bytes.
+std::int64_t status_bytes(std::string_view field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(field)) return std::atoll(line.c_str() + field.size() + 1) << 10;
+  return 0;
+}
+
+void run_forward(const Problem& problem, bool checked, Outcome& outcome) {
   restart_peak();
   const std::int64_t held = live_bytes();
+  const std::int64_t resident = checked ? status_bytes("VmHWM") : 0;
   const auto start = Clock::now();
   outcome.outputs = problem.form->run(problem.inputs, problem.settings);
   outcome.forward_seconds = seconds_since(start);
   outcome.seconds = outcome.forward_seconds;
-  const std::int64_t own = held_bytes(outcome.outputs);
-  outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - own);
-
+  outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs));
   if (checked) {
+    outcome.resident_growth_bytes = status_bytes("VmHWM") - resident;
     check_outputs(problem, outcome);
   } else {
     outcome.usable.assign(outcome.outputs.size(), true);
   }
+}
+
+void run_form(const Problem& problem, bool checked, Outcome& outcome) {
+  const c10::AutoGradMode grad_mode(problem.record_graph);
+  const auto before = checked ? std::optional<GlobalState>(std::in_place) : std::nullopt;
+  const std::int64_t held = live_bytes();
+  run_forward(problem, checked, outcome);
   if (problem.backward) {
-    const auto backward_start = Clock::now();
-    outcome.gradients = gradients_of(problem, outcome, /*keep_graph=*/checked && problem.backward_twice);
-    outcome.seconds += seconds_since(backward_start);
+    const auto start = Clock::now();
+    find_gradients({&problem, 1}, {&outcome, 1}, /*keep_graph=*/checked && problem.backward_twice);
+    outcome.seconds += seconds_since(start);
   }
-  outcome.peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - own - held_bytes(outcome.gradients));
+  outcome.peak_extra_bytes =
+      std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs) - held_bytes(outcome.gradients));
   if (!checked) return;
   if (problem.backward && problem.backward_twice) second_backward(problem, outcome);
-  if (!same_bits(state, random_state()))
-    outcome.breaches.push_back({"random-state", "the global random generator was used or seeded"});
+  for (Breach& breach : changes(*before, GlobalState())) outcome.breaches.push_back(std::move(breach));
+  std::fesetround(before->rounding);
+  _mm_setcsr(before->float_control);
+}
+
+// Runs `work`; what it throws becomes the outcome's status.
+template <class Work>
+void guarded(Outcome& outcome, Work work) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError&) {
+    outcome.status = Status::out_of_memory;
+    outcome.message = exception_text();
+  } catch (const std::bad_alloc&) {
+    outcome.status = Status::out_of_memory;
+    outcome.message = "std::bad_alloc";
+  } catch (...) {
+    outcome.status = Status::raised;
+    outcome.message = exception_text();
+  }
+  outcome.outputs.clear();
+  outcome.gradients.clear();
+}
+
+void use_threads(int threads) {
+  if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
 }  // namespace
@@ -148,13 +221,14 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
     problem.cotangents.push_back(place ? tensor_at(problem.memory, *place) : at::Tensor());
     problem.backward |= place.has_value();
   }
+  request.at("continues").get_to(problem.continues);
   problem.record_graph = problem.backward || request.at("record_graph").get<bool>();
+  const bool tracked = problem.record_graph || request.at("tracked_inputs").get<bool>();
   const auto requires_grad = request.at("requires_grad").get<std::vector<bool>>();
   for (std::size_t i = 0; i < problem.input_places.size(); ++i) {
     const auto& place = problem.input_places[i];
     at::Tensor tensor = place ? tensor_at(problem.memory, *place) : at::Tensor();
-    if (tensor.defined() && problem.record_graph && i < requires_grad.size() && requires_grad[i] &&
-        tensor.is_floating_point())
+    if (tensor.defined() && tracked && i < requires_grad.size() && requires_grad[i] && tensor.is_floating_point())
       tensor.set_requires_grad(true);
     problem.inputs.push_back(std::move(tensor));
   }
@@ -162,24 +236,35 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
 }
 
 Outcome run(const Problem& problem, bool checked) {
-  if (at::get_num_threads() != problem.threads) at::set_num_threads(problem.threads);
+  use_threads(problem.threads);
   Outcome outcome;
-  try {
-    run_form(problem, checked, outcome);
-    return outcome;
-  } catch (const c10::OutOfMemoryError&) {
-    outcome.status = Status::out_of_memory;
-    outcome.message = exception_text();
-  } catch (const std::bad_alloc&) {
-    outcome.status = Status::out_of_memory;
-    outcome.message = "std::bad_alloc";
-  } catch (...) {
-    outcome.status = Status::raised;
-    outcome.message = exception_text();
-  }
-  outcome.outputs.clear();
-  outcome.gradients.clear();
+  guarded(outcome, [&] { run_form(problem, checked, outcome); });
   return outcome;
+}
+
+std::vector<Outcome> run_together(std::vector<Problem>& problems, bool last_first) {
+  std::vector<Outcome> outcomes(problems.size());
+  const bool chained =
+      std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return !p.continues.empty(); });
+  Outcome whole;
+  guarded(whole, [&] {
+    for (std::size_t k = 0; k < problems.size(); ++k) {
+      use_threads(problems[k].threads);
+      for (const auto& [input, output] : problems[k].continues)
+        problems[k].inputs.at(input) = outcomes.at(k - 1).outputs.at(output);
+      const c10::AutoGradMode grad_mode(problems[k].record_graph);
+      run_forward(problems[k], /*checked=*/true, outcomes[k]);
+    }
+    const std::span<const Problem> all(problems);
+    const std::span<Outcome> results(outcomes);
+    if (chained) return find_gradients(all, results, false);
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      const std::size_t k = last_first ? problems.size() - 1 - i : i;
+      if (problems[k].backward) find_gradients(all.subspan(k, 1), results.subspan(k, 1), false);
+    }
+  });
+  if (whole.status != Status::ok) outcomes.assign(problems.size(), whole);
+  return outcomes;
 }
 
 }  // namespace fractus::worker

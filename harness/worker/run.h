@@ -20,6 +20,7 @@ struct Problem {
   int threads = 1;
   bool backward = false;      // at least one cotangent is there
   bool record_graph = false;  // grad mode, for a backward or because the call asks for it
+  std::vector<std::pair<std::size_t, std::size_t>> continues;  // (input, output of the problem before)
   bool backward_twice = false;
   std::shared_ptr<protocol::Mapping> memory;
   std::vector<protocol::Placement> output_places;
@@ -45,10 +46,15 @@ struct Outcome {
   double forward_seconds = 0;
   std::int64_t forward_peak_extra_bytes = 0;
   std::int64_t peak_extra_bytes = 0;
+  std::int64_t resident_growth_bytes = 0;
 };
 
 // Runs the form, and the backward where cotangents are there. `checked`: look for breaches and run the second backward.
 Outcome run(const Problem& problem, bool checked);
+
+// All forwards in order, then the backwards, the last problem's first where `last_first`. Problems that continue one
+// another have one graph and one backward. What one problem's results hold is read only after the others have run.
+std::vector<Outcome> run_together(std::vector<Problem>& problems, bool last_first);
 
 // Breaches of kind count, device, dtype, shape and alias; fills outcome.usable.
 void check_outputs(const Problem& problem, Outcome& outcome);

@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,10 +31,8 @@ std::int64_t peak_resident_bytes() {
   return std::int64_t{usage.ru_maxrss} << 10;
 }
 
-Json serve_call(const Json& request, const protocol::Descriptor& memory) {
-  const Problem problem = read_problem(request, memory);
-  Outcome outcome = run(problem, /*checked=*/true);
-  const c10::NoGradGuard no_grad;
+// Brings what a problem led to where the parent reads it.
+Json written(const Problem& problem, const Outcome& outcome) {
   Json outputs = Json::array();
   for (std::size_t i = 0; i < outcome.usable.size(); ++i) {
     outputs.push_back(outcome.status == Status::ok && outcome.usable[i]);
@@ -45,9 +44,6 @@ Json serve_call(const Json& request, const protocol::Descriptor& memory) {
     gradients.push_back(place && i < outcome.gradients.size() && outcome.gradients[i].defined());
     if (gradients.back() == true) tensor_at(problem.memory, *place).copy_(outcome.gradients[i]);
   }
-  outcome.outputs.clear();  // their guard bands are looked at when they are freed
-  outcome.gradients.clear();
-  for (std::string& text : take_violations()) outcome.breaches.push_back({"guard", std::move(text)});
   Json breaches = Json::array();
   for (const Breach& breach : outcome.breaches) breaches.push_back({{"kind", breach.kind}, {"text", breach.text}});
   return {{"status", name(outcome.status)},
@@ -58,7 +54,45 @@ Json serve_call(const Json& request, const protocol::Descriptor& memory) {
           {"seconds", outcome.seconds},
           {"forward_seconds", outcome.forward_seconds},
           {"peak_extra_bytes", outcome.forward_peak_extra_bytes},
+          {"resident_growth_bytes", outcome.resident_growth_bytes},
           {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
+void add_violations(Json& answer) {
+  for (std::string& text : take_violations())
+    answer["breaches"].push_back({{"kind", "guard"}, {"text", std::move(text)}});
+}
+
+Json serve_call(const Json& request, const protocol::Descriptor& memory) {
+  const std::int64_t held = live_bytes();
+  const struct mallinfo2 heap = mallinfo2();
+  Json answer;
+  {
+    const Problem problem = read_problem(request, memory);
+    const Outcome outcome = run(problem, /*checked=*/true);
+    const c10::NoGradGuard no_grad;
+    answer = written(problem, outcome);
+  }
+  // The results are gone: their guard bands were looked at, and what is held now a later call finds held.
+  add_violations(answer);
+  answer["kept_bytes"] = live_bytes() - held;
+  answer["heap_bytes"] = static_cast<std::int64_t>(heap.uordblks + heap.hblkhd);
+  return answer;
+}
+
+Json serve_together(const Json& request, const std::vector<protocol::Descriptor>& memories) {
+  const Json& calls = request.at("calls");
+  std::vector<Problem> problems;
+  for (std::size_t k = 0; k < calls.size(); ++k) problems.push_back(read_problem(calls[k], memories.at(k)));
+  std::vector<Outcome> outcomes = run_together(problems, request.at("last_first").get<bool>());
+  const c10::NoGradGuard no_grad;
+  Json answers = Json::array();
+  for (std::size_t k = 0; k < problems.size(); ++k) answers.push_back(written(problems[k], outcomes[k]));
+  outcomes.clear();
+  problems.clear();
+  for (Json& answer : answers) answer["kept_bytes"] = answer["heap_bytes"] = 0;
+  if (!answers.empty()) add_violations(answers.front());
+  return {{"answers", answers}};
 }
 
 Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
@@ -92,6 +126,7 @@ Message answer_to(const Message& request) {
   const auto& op = request.body.at("op").get_ref<const std::string&>();
   const protocol::Descriptor& file = request.descriptors.at(0);
   if (op == "call") return {serve_call(request.body, file), {}};
+  if (op == "together") return {serve_together(request.body, request.descriptors), {}};
   if (op == "measure") return {serve_measure(request.body, file), {}};
   if (op == "read_archive") return read_archive(file);
   throw std::invalid_argument("no request '" + op + "'");

@@ -268,8 +268,6 @@ class Fixtures(unittest.TestCase):
         self.replay(self.edited(["case", "settings"], {"block": 0}), 64, "block")
         self.replay(self.edited(["settings"], {"block": -5}), 64, "block")
         self.replay(self.edited(["settings"], {"blok": 5}), 64, "blok")
-        self.replay(self.edited(["units"], [1]), 64, "'units'")
-        self.replay(self.edited(["units"], [2**40] * 5), 64, "'units'")
         for name in ("absent", "frozen", "cotangents"):
             self.replay(self.edited(["case", name], ["nope"]), 64, f"'{name}'")
 
@@ -285,7 +283,7 @@ class Fixtures(unittest.TestCase):
 
     def test_huge_case_without_values(self):
         fixture = self.edited(["case", "dims", "T"], 10**12)
-        for name in ("inputs", "cotangents", "units", "cotangent_units"):
+        for name in ("inputs", "cotangents"):
             fixture.pop(name)
         self.replay(fixture, 64, "elements")
 

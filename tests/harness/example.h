@@ -45,6 +45,11 @@ inline Call with_backward(Call call) {
   return call;
 }
 
+// Inputs and cotangents alike.
+inline void lay_out(Call& call, Layout layout) {
+  for (const char* tensor : {"q", "k", "v", "S0", "z0", "dy", "dS", "dz"}) call.layouts[tensor] = layout;
+}
+
 // From a fresh process.
 inline Answer answer_to(const Call& asked) {
   Process process = workshop().spawn();

@@ -95,6 +95,42 @@ TEST(Fill, LatticesAreCertified) {
   }
 }
 
+// Protects: the exact property's reach. Whatever tensor is wide, most draws certify a result with the last bit of the
+// significand in use, so a form that keeps one bit less of it has to round.
+TEST(Fill, WideLatticesFillTheSignificand) {
+  const std::map<std::string, std::string> shows{{"wide_S0", "y S"}, {"wide_z0", "z"},    {"wide_v", "y S"},
+                                                 {"wide_q", "y"},    {"wide_gy", "v S0"}, {"wide_gS", "v S0"},
+                                                 {"wide_gz", "k z0"}};
+  for (DType dtype : {DType::float32, DType::float64})
+    for (const std::string& fill : driver().wide_fills) {
+      std::map<std::string, int> full;  // draws, by tensor
+      for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        const Problem problem = driver().fill(some_case(fill, dtype, {{"G", 2}, {"T", 5}, {"D", 3}}, seed));
+        for (const auto* list : {&problem.inputs, &problem.cotangents})
+          for (const auto& array : *list)
+            for (double x : array->values)
+              ASSERT_TRUE(x == 0 || (std::fabs(x) >= 0x1p-30 && std::fabs(x) <= 0x1p30))
+                  << fill << " " << array->name << " " << x;
+        const Exactness exact = driver().exactness(problem, dtype);
+        const auto count = [&](const std::string& name, const std::optional<std::vector<double>>& values) {
+          const int bits = significand_bits(dtype);
+          const auto uses_all = [bits](double x) {
+            int exponent = 0;
+            const double last =
+                std::ldexp(std::frexp(x, &exponent), bits - 2);  // two bits of the width are left as room
+            return x != 0 && last != std::trunc(last / 2) * 2;
+          };
+          if (values && std::any_of(values->begin(), values->end(), uses_all)) ++full[name];
+        };
+        for (std::size_t i = 0; i < 3; ++i) count(driver().contract->outputs[i].name, exact.outputs[i]);
+        for (std::size_t i = 0; i < 5; ++i) count(driver().contract->inputs[i].name, exact.gradients[i]);
+      }
+      std::istringstream wanted(shows.at(fill));
+      for (std::string tensor; wanted >> tensor;)
+        EXPECT_GT(full[tensor], 20) << name(dtype) << " " << fill << " " << tensor;
+    }
+}
+
 // Protects: the gradients of signed features. Both signs of den occur, and it is far below its terms.
 TEST(Fill, CancellingDenominatorsHaveBothSigns) {
   const Problem problem = driver().fill(some_case("cancelling", DType::float64, {{"G", 3}, {"T", 40}, {"D", 5}}, 7));

@@ -16,7 +16,7 @@ Case large() {
   Case c = base_case(driver(), "carry", DType::float32, {{"G", 7}, {"T", 129}, {"D", 8}}, "cancelling");
   c.cotangents = output_names(driver());
   c.pieces = {64, 1, 0, 64};
-  c.layout = Layout::sliced;
+  c.layouts = {{"q", Layout::sliced}, {"v", Layout::offset}};
   c.settings = {{"block", 64}};
   return c;
 }
@@ -36,7 +36,7 @@ TEST(Shrink, ReachesTheSmallestCase) {
   EXPECT_EQ(shrunk.smallest.pieces, std::vector<std::int64_t>{1});
   EXPECT_EQ(shrunk.smallest.absent.size(), 2u);
   EXPECT_EQ(shrunk.smallest.cotangents.size(), 1u);
-  EXPECT_EQ(shrunk.smallest.layout, Layout::contiguous);
+  EXPECT_TRUE(shrunk.smallest.layouts.empty());
   EXPECT_EQ(shrunk.smallest.settings.at("block"), 1);
 }
 
