@@ -223,7 +223,9 @@ RegionPlan plan_region(const Contract& contract, const Call& call) {
   for (const TensorSpec& spec : contract.outputs)
     plan.outputs.push_back(protocol::place(spec.name, dtype, shape_of(spec, dims), end));
   plan.gradients.resize(contract.inputs.size());
-  for (std::size_t i = 0; backward && i < call.gradients.size(); ++i)
+  // In a chain of calls the backward of a later one may bring gradients to one without cotangents of its own.
+  const bool may_arrive = backward || call.record_graph;
+  for (std::size_t i = 0; may_arrive && i < call.gradients.size(); ++i)
     if (call.gradients[i] && call.inputs[i] && call.inputs[i]->dtype != DType::int64)
       plan.gradients[i] =
           protocol::place("gradient of " + contract.inputs[i].name, call.inputs[i]->dtype, call.inputs[i]->shape, end);
