@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -35,6 +37,23 @@ std::string ending_text(int wait_status) {
     return fmt::format("signal {} ({})", WTERMSIG(wait_status), text != nullptr ? text : "unknown");
   }
   return fmt::format("exit status {}", WEXITSTATUS(wait_status));
+}
+
+// Has the process ended, or been killed, even if it has not come to die yet? SIGKILL, and whatever else ends a process
+// at once, is pending from the moment that the kill() of another process returns.
+bool is_ending(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return true;
+  // The name, in brackets, may hold anything; from the state (the third field) on there are numbers. The 31st: pending.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  char state = 'X';
+  fields >> state;
+  std::string skipped;
+  for (int number = 4; number < 31; ++number) fields >> skipped;
+  std::uint64_t pending = 0;
+  fields >> pending;
+  return state == 'Z' || state == 'X' || (pending >> (SIGKILL - 1) & 1) != 0;
 }
 
 pid_t start(const std::filesystem::path& worker, int socket) {
@@ -130,6 +149,7 @@ Child::Child(std::shared_ptr<Server> from, std::int64_t extra_bytes) : server(st
   const Json answer =
       server->ask({{"op", "spawn"}, {"extra_bytes", extra_bytes}}, std::array{theirs.get(), writing.get()});
   answer.at("pid").get_to(pid);
+  answer.at("starter").get_to(starter);
   alive = true;
 }
 
@@ -158,10 +178,13 @@ void Child::drain() {
 
 std::string Child::reap(std::chrono::milliseconds grace) {
   alive = false;
-  const Json answer = server->ask({{"op", "reap"}, {"pid", pid}, {"grace_ms", grace.count()}});
+  const Json answer = server->ask({{"op", "reap"}, {"starter", starter}, {"grace_ms", grace.count()}});
   drain();
-  return answer.at("killed").get<bool>() ? "it closed its connection without an answer"
-                                         : ending_text(answer.at("status").get<int>());
+  const auto& ended = answer.at("ended").get_ref<const std::string&>();
+  const std::string ending = ending_text(answer.at("status").get<int>());
+  if (ended == "form") return ending;
+  if (ended == "starter") return fmt::format("it ended the process that had started it: {}", ending);
+  return "it closed its connection without an answer";
 }
 
 Reply Child::exchange(const Json& request, std::span<const int> descriptors, std::chrono::milliseconds limit) {
@@ -185,7 +208,11 @@ Reply Child::exchange(const Json& request, std::span<const int> descriptors, std
     }
   }
   switch (received.delivery) {
-    case Delivery::message: drain(); return {Status::ok, {}, std::move(received.message)};
+    case Delivery::message:
+      drain();
+      // An answer is no answer where the form has ended its starter, with which it is about to end itself.
+      if (is_ending(starter)) return {Status::crashed, reap(1s), {}};
+      return {Status::ok, {}, std::move(received.message)};
     case Delivery::late:
       reap(0ms);
       return {Status::timed_out, fmt::format("no answer within {} ms", limit.count()), {}};

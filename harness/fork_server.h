@@ -50,6 +50,7 @@ struct Reply {
 struct Child {
   std::shared_ptr<Server> server;
   pid_t pid = -1;
+  pid_t starter = -1;  // its parent, which has no other child; see harness/worker/main.cpp
   protocol::Descriptor socket;
   protocol::Descriptor output;  // the reading end of its standard output and error
   std::string tail;
@@ -63,7 +64,7 @@ struct Child {
   // Keeps the end of what has been written so far. Bounded work, so that a flood cannot hold the caller.
   void drain();
 
-  // Ends the child and its process group; after `grace` it is killed where it has not ended by itself. Says how it
+  // Ends the child and all that it started; after `grace` it is killed where it has not ended by itself. Says how it
   // ended.
   std::string reap(std::chrono::milliseconds grace);
 

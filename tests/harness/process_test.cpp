@@ -156,6 +156,25 @@ TEST(Ending, NothingOutlivesTheParent) {
   close(ends[1]);
 }
 
+TEST(Ending, WhoEndsItsParentIsNamed) {
+  Process neighbour = workshop().spawn();
+  const auto blamed = [&](const char* form, const char* ending) {
+    Process process = workshop().spawn();
+    const Answer answer = call(process, example(form), 20s);
+    EXPECT_EQ(answer.status, Status::crashed) << form;
+    EXPECT_EQ(answer.message, ending) << form;
+    EXPECT_FALSE(process.alive());
+    EXPECT_FALSE(exists(process.pid()));
+    EXPECT_EQ(call(neighbour, example("test_plain"), 5s).status, Status::ok) << "the neighbour of " << form;
+  };
+  for (int again = 0; again < 20; ++again)  // it may answer before its parent's end reaches it
+    blamed("test_kills_parent", "it ended the process that had started it: signal 9 (Killed)");
+  blamed("test_terminates_parent", "it ended the process that had started it: signal 15 (Terminated)");
+  blamed("test_kills_parents_group", "it ended the process that had started it: signal 9 (Killed)");
+  blamed("test_outlives_parent", "it ended the process that had started it: signal 9 (Killed)");
+  blamed("test_stops_parent", "it closed its connection without an answer");
+}
+
 TEST(Ending, DeathOfTheForkServerIsAnError) {
   const Workshop own(test_worker());
   Process process = own.spawn();

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <unistd.h>
 
@@ -184,6 +185,30 @@ void add_endings() {
       _exit(0);
     }
     return telling(in, {static_cast<double>(pid)});
+  });
+  add("kills_parent", [](const Tensors& in, const Settings&) {  // and answers, if it still can
+    kill(getppid(), SIGKILL);
+    return plain(in);
+  });
+  add("terminates_parent", [](const Tensors&, const Settings&) -> Tensors {
+    kill(getppid(), SIGTERM);
+    sleep(1000);
+    return {};
+  });
+  add("kills_parents_group", [](const Tensors&, const Settings&) -> Tensors {
+    kill(-getpgid(getppid()), SIGKILL);
+    sleep(1000);
+    return {};
+  });
+  add("stops_parent", [](const Tensors&, const Settings&) -> Tensors {
+    kill(getppid(), SIGSTOP);
+    _exit(3);
+  });
+  add("outlives_parent", [](const Tensors& in, const Settings&) {
+    prctl(PR_SET_PDEATHSIG, 0);
+    kill(getppid(), SIGKILL);
+    usleep(100'000);
+    return plain(in);
   });
   add("closes", [](const Tensors&, const Settings&) -> Tensors {
     close(3);
