@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 #include "harness/fork_server.h"
@@ -123,6 +124,25 @@ Result converse(Child& child, const Json& request, const Region& region, std::ch
   return result;
 }
 
+// Times the largest item size it is still a number of bytes.
+constexpr std::int64_t most_elements = std::numeric_limits<std::int64_t>::max() / 8;
+
+Declared read_declared(const Reply& reply) {
+  const auto trouble = [](std::string text) { return Declared{.trouble = std::move(text)}; };
+  if (reply.status == Status::timed_out) return {.timed_out = true, .trouble = reply.message};
+  if (reply.status != Status::ok) return trouble("the process that was asked ended: " + reply.message);
+  const Json& body = reply.content.body;
+  for (const char* failed : {"raised", "error"})
+    if (const auto found = body.find(failed); found != body.end() && found->is_string())
+      return trouble("it raised: " + found->get<std::string>());
+  const auto count = body.find("count");
+  if (count == body.end() || !count->is_number_integer()) return trouble("the answer holds no count");
+  const auto elements = count->get<std::int64_t>();
+  if (elements < 0 || elements > most_elements)
+    return trouble(fmt::format("it is {} elements; wanted 0 to {}", elements, most_elements));
+  return {.elements = elements};
+}
+
 std::filesystem::path default_worker() {
   if (const char* set = std::getenv("FRACTUS_WORKER"); set != nullptr && *set != '\0') return set;
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fractus-worker";
@@ -174,13 +194,17 @@ const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view na
   return process::find_form(forms(), kernel, name);
 }
 
-std::optional<std::int64_t> Workshop::extra_elements(const std::string& kernel, const std::string& form,
-                                                     const Dims& dims,
-                                                     const std::map<std::string, std::int64_t>& settings) const {
-  const Json answer = server_->ask(
-      {{"op", "extra_elements"}, {"kernel", kernel}, {"form", form}, {"dims", dims}, {"settings", settings}});
-  const Json& count = answer.at("count");
-  return count.is_null() ? std::nullopt : std::optional(count.get<std::int64_t>());
+Declared Workshop::extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+                                  const std::map<std::string, std::int64_t>& settings,
+                                  std::chrono::milliseconds limit) const {
+  const FormInfo* known = find_form(kernel, form);
+  if (known == nullptr) throw std::runtime_error(fmt::format("no form of {} is named '{}'", kernel, form));
+  if (!known->declares_memory) return {};
+  process::Child child(server_, Limits{}.extra_bytes);
+  const process::Reply reply = child.exchange(
+      {{"op", "extra_elements"}, {"kernel", kernel}, {"form", form}, {"dims", dims}, {"settings", settings}}, {},
+      limit);
+  return process::read_declared(reply);
 }
 
 Process Workshop::spawn(const Limits& limits) const {

@@ -87,9 +87,11 @@ class Workshop {
   const std::vector<FormInfo>& forms() const;
   const FormInfo* find_form(std::string_view kernel, std::string_view name) const;  // nullptr where there is none
 
-  // What the form declares of its memory: elements beside inputs and outputs; absent where it declares nothing.
-  std::optional<std::int64_t> extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
-                                             const std::map<std::string, std::int64_t>& settings) const;
+  // What the form declares of its memory, from a process of its own. Whatever goes wrong there, and a number that is no
+  // amount of memory, is the declaration's trouble. Throws std::runtime_error where there is no such form.
+  Declared extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+                          const std::map<std::string, std::int64_t>& settings,
+                          std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
   // A fresh child that no call has touched.
   Process spawn(const Limits& limits = {}) const;

@@ -27,8 +27,8 @@ struct Subject {
   bool bit_equal_neighbours = false;
   std::function<Answer(const Call&)> call;        // in the process that has served all earlier calls
   std::function<Answer(const Call&)> call_fresh;  // in a process of its own
-  // Elements that the form says it holds beside inputs and outputs; absent where it declares nothing.
-  std::function<std::optional<std::int64_t>(const Dims&)> declared_elements;
+  // What the form says it holds beside inputs and outputs.
+  std::function<Declared(const Dims&)> declared_elements;
 };
 
 // One way in which a form broke a property. `kind` and `tensor` are what shrinking keeps.

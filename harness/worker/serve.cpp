@@ -90,6 +90,7 @@ Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
 
 Message answer_to(const Message& request) {
   const auto& op = request.body.at("op").get_ref<const std::string&>();
+  if (op == "extra_elements") return {extra_elements(request.body), {}};
   const protocol::Descriptor& file = request.descriptors.at(0);
   if (op == "call") return {serve_call(request.body, file), {}};
   if (op == "measure") return {serve_measure(request.body, file), {}};

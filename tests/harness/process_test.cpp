@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -38,7 +39,7 @@ TEST(Workshop, DescribesForms) {
   EXPECT_EQ(form->role, "wrong");
   EXPECT_EQ(form->settings.at("block"), 64);
   EXPECT_FALSE(form->declares_memory);
-  EXPECT_EQ(workshop().extra_elements("linear_attention", "test_plain", {}, {}), std::nullopt);
+  EXPECT_EQ(workshop().extra_elements("linear_attention", "test_plain", {}, {}).elements, std::nullopt);
   EXPECT_EQ(workshop().find_form("linear_attention", "no_such"), nullptr);
 }
 
@@ -50,6 +51,28 @@ TEST(Workshop, SaysThatThereIsNoWorker) {
     EXPECT_NE(std::string(error.what()).find("/nowhere/fractus-worker"), std::string::npos);
   }
   EXPECT_THROW(Workshop("/bin/false"), std::runtime_error);
+}
+
+TEST(Workshop, DeclaredMemoryThatCannotBeHadIsNoFailureOfOurs) {
+  const auto declared = [](const char* form) {
+    return workshop().extra_elements("linear_attention", form, {{"T", 7}}, {{"block", 3}}, 500ms);
+  };
+  EXPECT_EQ(declared("test_declares").elements, 21);
+  EXPECT_EQ(declared("test_declares").trouble, "");
+  for (const auto& [form, trouble] : std::map<std::string, std::string>{
+           {"test_declares_by_raising", "it raised: what for"},
+           {"test_declares_by_hanging", "no answer within 500 ms"},
+           {"test_declares_by_exit", "the process that was asked ended: exit status 3"},
+           {"test_declares_by_killing",
+            "the process that was asked ended: it ended the process that had started it: "
+            "signal 9 (Killed)"},
+           {"test_declares_too_much", "it is 9223372036854775807 elements; wanted 0 to 1152921504606846975"},
+           {"test_declares_less_than_nothing", "it is -1 elements; wanted 0 to 1152921504606846975"}}) {
+    const Declared answer = declared(form.c_str());
+    EXPECT_EQ(answer.elements, std::nullopt) << form;
+    EXPECT_EQ(answer.trouble, trouble) << form;
+  }
+  EXPECT_THROW(declared("no_such"), std::runtime_error);
 }
 
 TEST(Ending, ExceptionLeavesTheProcessAlive) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -232,7 +233,39 @@ void add_endings() {
   });
 }
 
-const bool added = (add_outputs(), add_coarse(), add_memory(), add_state(), add_endings(), true);
+// `looped`, so that all but its declaration is right.
+template <class Declare>
+void add_declaring(const char* name, Declare declare) {
+  const Registration registration{{.kernel = "linear_attention",
+                                   .name = std::string("test_declares") + name,
+                                   .role = Role::wrong,
+                                   .summary = "a test of what a form declares",
+                                   .settings = {{"block", 64}},
+                                   .declares = {.extra_elements = declare},
+                                   .run = [](const Tensors& in, const Settings& settings) {
+                                     return find_form("linear_attention", "looped")->run(in, settings);
+                                   }}};
+}
+
+void add_declarations() {
+  using Count = std::int64_t;
+  add_declaring("", [](const Dims& dims, const Settings& set) -> Count { return dims.at("T") * set.at("block"); });
+  add_declaring("_by_raising", [](const Dims&, const Settings&) -> Count { throw std::runtime_error("what for"); });
+  add_declaring("_by_hanging", [](const Dims&, const Settings&) -> Count {
+    sleep(1000);
+    return 0;
+  });
+  add_declaring("_by_exit", [](const Dims&, const Settings&) -> Count { _exit(3); });
+  add_declaring("_by_killing", [](const Dims&, const Settings&) -> Count {
+    kill(getppid(), SIGKILL);
+    sleep(1000);
+    return 0;
+  });
+  add_declaring("_too_much", [](const Dims&, const Settings&) { return std::numeric_limits<Count>::max(); });
+  add_declaring("_less_than_nothing", [](const Dims&, const Settings&) -> Count { return -1; });
+}
+
+const bool added = (add_outputs(), add_coarse(), add_memory(), add_state(), add_endings(), add_declarations(), true);
 
 }  // namespace
 }  // namespace fractus
