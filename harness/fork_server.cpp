@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -30,6 +29,43 @@ namespace {
 
 constexpr std::size_t tail_bytes = 16 << 10;
 constexpr int worker_socket = 3;  // where the worker looks for its end
+constexpr const char* stopped = "it stopped to answer";
+
+// Keeps the end of what has been written so far. Bounded work, so that a flood cannot hold the caller.
+void drain(Descriptor& output, std::string& tail) {
+  char buffer[1 << 16];
+  for (int turn = 0; turn < 16 && output; ++turn) {
+    const ssize_t got = read(output.get(), buffer, sizeof buffer);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+      output = Descriptor();
+      return;
+    }
+    tail.append(buffer, static_cast<std::size_t>(got));
+    if (tail.size() > tail_bytes) tail.erase(0, tail.size() - tail_bytes);
+  }
+}
+
+// Waits for the socket, and drains the output meanwhile, since nobody answers who is stuck in writing.
+bool answers_before(Clock::time_point deadline, const Descriptor& socket, Descriptor& output, std::string& tail) {
+  while (true) {
+    const int readable = output ? protocol::wait_readable(std::array{socket.get(), output.get()}, deadline)
+                                : protocol::wait_readable(std::array{socket.get()}, deadline);
+    if (readable <= 0) return readable == 0;
+    drain(output, tail);
+    if (Clock::now() > deadline) return false;
+  }
+}
+
+// The reading end, which does not block, and the writing end.
+std::pair<Descriptor, Descriptor> output_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  std::pair<Descriptor, Descriptor> pipe(ends[0], ends[1]);
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return pipe;
+}
 
 std::string ending_text(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
@@ -39,28 +75,37 @@ std::string ending_text(int wait_status) {
   return fmt::format("exit status {}", WEXITSTATUS(wait_status));
 }
 
-// Has the process ended, or been killed, even if it has not come to die yet? SIGKILL, and whatever else ends a process
-// at once, is pending from the moment that the kill() of another process returns.
-bool is_ending(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  if (!std::getline(file, line)) return true;
-  // The name, in brackets, may hold anything; from the state (the third field) on there are numbers. The 31st: pending.
-  std::istringstream fields(line.substr(line.rfind(')') + 1));
+// One look at /proc/PID/stat: has the process ended, is it about to, or does SIGKILL wait for it?
+bool looks_ended(const Descriptor& stat) {
+  char line[1024];
+  const ssize_t got = pread(stat.get(), line, sizeof line - 1, 0);
+  if (got <= 0) return true;
+  line[got] = '\0';
+  // The second field, the name in brackets, may hold anything. Behind it the state, numbers, and in the 9th and 31st
+  // field the process's flags and its pending signals.
+  const char* name_end = std::strrchr(line, ')');
+  if (name_end == nullptr) return true;
+  std::istringstream fields(name_end + 1);
   char state = 'X';
   fields >> state;
-  std::string skipped;
-  for (int number = 4; number < 31; ++number) fields >> skipped;
-  std::uint64_t pending = 0;
-  fields >> pending;
-  return state == 'Z' || state == 'X' || (pending >> (SIGKILL - 1) & 1) != 0;
+  std::array<std::int64_t, 32> field{};
+  for (std::size_t number = 4; number < field.size(); ++number) fields >> field[number];
+  constexpr std::int64_t exiting = 0x4, killed_by_signal = 0x400;  // PF_EXITING and PF_SIGNALED
+  return state == 'Z' || state == 'X' || (field[9] & (exiting | killed_by_signal)) != 0 ||
+         (field[31] >> (SIGKILL - 1) & 1) != 0;
 }
 
-pid_t start(const std::filesystem::path& worker, int socket) {
+// Has the process ended, or been killed, even if it has not come to die yet? From the moment that kill() returns, what
+// ends a process is pending; when the process takes it up, it is flagged instead. Hence two looks: the change from one
+// to the other cannot escape both.
+bool is_ending(const Descriptor& stat) { return looks_ended(stat) || looks_ended(stat); }
+
+pid_t start(const std::filesystem::path& worker, int socket, int errors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, socket, worker_socket);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -96,19 +141,22 @@ Server::Server(const std::filesystem::path& worker) : path(worker.string()) {
     throw std::runtime_error(
         fmt::format("no worker at {}: build the target fractus-worker, or set FRACTUS_WORKER", path));
   auto [ours, theirs] = protocol::channel();
-  pid = start(worker, theirs.get());
+  auto [reading, writing] = output_pipe();
+  pid = start(worker, theirs.get(), writing.get());
   socket = std::move(ours);
+  errors = std::move(reading);
 }
 
 Server::~Server() {
   socket = Descriptor();  // its loop ends, and with it its children
-  wait_for_end();
+  wait_for_end(5s);
 }
 
-void Server::wait_for_end() {
-  const auto deadline = Clock::now() + 5s;
+void Server::wait_for_end(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
   int status = 0;
   while (pid > 0) {
+    drain(errors, last_errors);
     const pid_t ended = waitpid(pid, &status, WNOHANG);
     if (ended != 0) {
       ending = ended > 0 ? ending_text(status) : "unknown end";
@@ -116,40 +164,72 @@ void Server::wait_for_end() {
     } else if (Clock::now() > deadline) {
       kill(pid, SIGKILL);
       waitpid(pid, &status, 0);
-      ending = "it stopped to answer";
+      ending = stopped;
       pid = -1;
     } else {
       std::this_thread::sleep_for(500us);
     }
   }
+  drain(errors, last_errors);
+}
+
+// Absent where the server ends or is late.
+std::optional<Json> Server::answer_to(const Json& question, std::span<const int> descriptors,
+                                      std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  if (pid <= 0 || !protocol::send(socket.get(), question, descriptors)) return std::nullopt;
+  if (!answers_before(deadline, socket, errors, last_errors)) return std::nullopt;
+  Received received = protocol::receive(socket.get(), deadline);
+  if (received.delivery != Delivery::message) return std::nullopt;
+  return std::move(received.message.body);
+}
+
+Json Server::first_answer(std::chrono::milliseconds patience) {
+  std::string trouble;
+  try {
+    if (const auto answer = answer_to({{"op", "forms"}}, {}, patience)) {
+      if (!answer->contains("error")) return *answer;
+      throw std::invalid_argument(answer->at("error").get<std::string>());
+    }
+    wait_for_end(200ms);
+    trouble = ending == stopped ? fmt::format("no answer within {} s", std::chrono::duration<double>(patience).count())
+                                : ending;
+  } catch (const std::invalid_argument& refusal) {
+    throw std::runtime_error(refusal.what());
+  } catch (const std::exception& error) {
+    trouble = fmt::format("it answered {}", error.what());
+    wait_for_end(0ms);
+  }
+  // The forms' files are linked into the worker, and their static objects are made before its first line runs.
+  throw std::runtime_error(fmt::format(
+      "the worker {} did not come up: {}. The likely cause is the static initialiser of a form, so a file under "
+      "candidates/, reference/ or fixtures/ that was added or changed last.{}",
+      path, trouble,
+      last_errors.empty() ? " It wrote nothing to its standard error."
+                          : fmt::format(" The last that it wrote to its standard error:\n{}", last_errors)));
 }
 
 Json Server::ask(const Json& question, std::span<const int> descriptors) {
   const std::scoped_lock lock(mutex);
-  if (pid > 0 && protocol::send(socket.get(), question, descriptors)) {
-    Received received = protocol::receive(socket.get(), Clock::now() + 60s);
-    if (received.delivery == Delivery::message) {
-      Json& answer = received.message.body;
-      if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
-      return std::move(answer);
-    }
+  if (const auto answer = answer_to(question, descriptors, 60s)) {
+    if (answer->contains("error")) throw std::runtime_error(answer->at("error").get<std::string>());
+    return *answer;
   }
-  wait_for_end();
-  throw std::runtime_error(fmt::format("the worker {} has ended: {}", path, ending));
+  wait_for_end(5s);
+  throw std::runtime_error(fmt::format("the worker {} has ended: {}{}", path, ending,
+                                       last_errors.empty() ? "" : fmt::format("\n{}", last_errors)));
 }
+
 Child::Child(std::shared_ptr<Server> from, std::int64_t extra_bytes) : server(std::move(from)) {
   auto [ours, theirs] = protocol::channel();
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  output = Descriptor(ends[0]);
-  const Descriptor writing(ends[1]);
-  fcntl(output.get(), F_SETFL, O_NONBLOCK);
+  auto [reading, writing] = output_pipe();
+  output = std::move(reading);
   socket = std::move(ours);
   const Json answer =
       server->ask({{"op", "spawn"}, {"extra_bytes", extra_bytes}}, std::array{theirs.get(), writing.get()});
   answer.at("pid").get_to(pid);
   answer.at("starter").get_to(starter);
+  starter_stat = Descriptor(open(fmt::format("/proc/{}/stat", starter).c_str(), O_RDONLY | O_CLOEXEC));
   alive = true;
 }
 
@@ -162,19 +242,7 @@ Child::~Child() {
   }
 }
 
-void Child::drain() {
-  char buffer[1 << 16];
-  for (int turn = 0; turn < 16 && output; ++turn) {
-    const ssize_t got = read(output.get(), buffer, sizeof buffer);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-      output = Descriptor();
-      return;
-    }
-    tail.append(buffer, static_cast<std::size_t>(got));
-    if (tail.size() > tail_bytes) tail.erase(0, tail.size() - tail_bytes);
-  }
-}
+void Child::drain() { process::drain(output, tail); }
 
 std::string Child::reap(std::chrono::milliseconds grace) {
   alive = false;
@@ -192,16 +260,10 @@ Reply Child::exchange(const Json& request, std::span<const int> descriptors, std
   const auto deadline = Clock::now() + limit;
   Received received;
   if (protocol::send(socket.get(), request, descriptors)) {
-    int readable = 1;
-    while (readable > 0) {
-      readable = output ? protocol::wait_readable(std::array{socket.get(), output.get()}, deadline)
-                        : protocol::wait_readable(std::array{socket.get()}, deadline);
-      if (readable > 0) drain();
-      if (readable > 0 && Clock::now() > deadline) readable = -1;
-    }
+    const bool answers = answers_before(deadline, socket, output, tail);
     received.delivery = Delivery::late;
     try {
-      if (readable == 0) received = protocol::receive(socket.get(), deadline);
+      if (answers) received = protocol::receive(socket.get(), deadline);
     } catch (const std::exception& error) {
       reap(0ms);
       return {Status::crashed, fmt::format("it answered {}", error.what()), {}};
@@ -211,7 +273,7 @@ Reply Child::exchange(const Json& request, std::span<const int> descriptors, std
     case Delivery::message:
       drain();
       // An answer is no answer where the form has ended its starter, with which it is about to end itself.
-      if (is_ending(starter)) return {Status::crashed, reap(1s), {}};
+      if (is_ending(starter_stat)) return {Status::crashed, reap(1s), {}};
       return {Status::ok, {}, std::move(received.message)};
     case Delivery::late:
       reap(0ms);

@@ -183,8 +183,9 @@ std::string Process::output_tail() {
 
 Workshop::Workshop() : Workshop(process::default_worker()) {}
 
-Workshop::Workshop(const std::filesystem::path& worker) : server_(std::make_shared<process::Server>(worker)) {
-  server_->forms = process::read_forms(server_->ask({{"op", "forms"}}).at("forms"));
+Workshop::Workshop(const std::filesystem::path& worker, std::chrono::milliseconds patience)
+    : server_(std::make_shared<process::Server>(worker)) {
+  server_->forms = process::read_forms(server_->first_answer(patience).at("forms"));
 }
 
 const std::vector<FormInfo>& Workshop::forms() const { return server_->forms; }

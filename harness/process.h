@@ -80,9 +80,10 @@ class Process {
 
 class Workshop {
  public:
-  // Starts FRACTUS_WORKER, or fractus-worker from the folder of the running executable.
+  // Starts FRACTUS_WORKER, or fractus-worker from the folder of the running executable. A worker that is not up after
+  // `patience` does not come up: std::runtime_error.
   Workshop();
-  explicit Workshop(const std::filesystem::path& worker);
+  explicit Workshop(const std::filesystem::path& worker, std::chrono::milliseconds patience = std::chrono::minutes(1));
 
   const std::vector<FormInfo>& forms() const;
   const FormInfo* find_form(std::string_view kernel, std::string_view name) const;  // nullptr where there is none

@@ -50,7 +50,32 @@ TEST(Workshop, SaysThatThereIsNoWorker) {
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("/nowhere/fractus-worker"), std::string::npos);
   }
-  EXPECT_THROW(Workshop("/bin/false"), std::runtime_error);
+}
+
+// What a form's static initialiser does, it does before the worker can say anything.
+TEST(Workshop, SaysHowTheWorkerFailedToComeUp) {
+  const std::filesystem::path script =
+      std::filesystem::temp_directory_path() / ("fractus_worker_" + std::to_string(getpid()));
+  const auto trouble = [&](const std::string& body) -> std::string {
+    std::ofstream(script) << "#!/bin/sh\n" << body << "\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    try {
+      const Workshop none(script, 300ms);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "it came up";
+  };
+  const auto expect = [](const std::string& text, std::initializer_list<const char*> words) {
+    for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+  };
+  expect(trouble("echo what went wrong >&2; kill -ABRT $$"),
+         {"did not come up: signal 6 (Aborted)", "static initialiser", "candidates/", "what went wrong"});
+  expect(trouble("exit 3"), {"did not come up: exit status 3", "wrote nothing"});
+  expect(trouble("echo waiting >&2; exec sleep 1000"), {"did not come up: no answer within 0.3 s", "waiting"});
+  expect(trouble("exec yes >&2"), {"did not come up: no answer within 0.3 s", "y\ny"});
+  expect(trouble("printf 'no message at all' >&3; exec sleep 1000"), {"did not come up: it answered a message of"});
+  std::filesystem::remove(script);
 }
 
 TEST(Workshop, DeclaredMemoryThatCannotBeHadIsNoFailureOfOurs) {
@@ -190,7 +215,7 @@ TEST(Ending, WhoEndsItsParentIsNamed) {
     EXPECT_FALSE(exists(process.pid()));
     EXPECT_EQ(call(neighbour, example("test_plain"), 5s).status, Status::ok) << "the neighbour of " << form;
   };
-  for (int again = 0; again < 20; ++again)  // it may answer before its parent's end reaches it
+  for (int again = 0; again < 50; ++again)  // it may answer before its parent's end reaches it
     blamed("test_kills_parent", "it ended the process that had started it: signal 9 (Killed)");
   blamed("test_terminates_parent", "it ended the process that had started it: signal 15 (Terminated)");
   blamed("test_kills_parents_group", "it ended the process that had started it: signal 9 (Killed)");
