@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 
 namespace fractus::cli {
@@ -82,8 +83,7 @@ int fuzz(const Options& options) {
   settings.progress = [&](std::int64_t cases, double seconds) {
     if (seconds - shown_at < (terminal ? 0.2 : 30)) return;
     shown_at = seconds;
-    fmt::print(stderr, "{}{} cases, {:.0f} s{}", terminal ? "\r\033[K" : "", cases, seconds, terminal ? "" : "\n");
-    std::fflush(stderr);
+    say(fmt::format("{}{} cases, {:.0f} s{}", terminal ? "\r\033[K" : "", cases, seconds, terminal ? "" : "\n"));
   };
   FuzzResult result;
   try {
@@ -91,7 +91,7 @@ int fuzz(const Options& options) {
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (terminal) say("\r\033[K");
   if (options.json != "-") try_to_write("the text", [&] { print_whole(text_of(result, chosen.form.name)); });
   if (!options.json.empty())
     try_to_write("the JSON result", [&] { write_json(options.json, json_of(result, plan).dump(1) + "\n"); });

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 
 namespace {
@@ -108,13 +108,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  fractus::cli::prepare_process();
+  using fractus::cli::say;
   try {
     return run(argc, argv);
   } catch (const fractus::cli::UsageError& e) {
-    fmt::print(stderr, "fractus-verify: {}\nTry: ./fractus-verify --help\n", e.what());
+    say(fmt::format("fractus-verify: {}\nTry: ./fractus-verify --help\n", e.what()));
     return fractus::cli::bad_usage;
+  } catch (const fractus::cli::ClosedPipe&) {
+    fractus::cli::end_by_closed_pipe();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "fractus-verify: {}\n", e.what());
-    return fractus::cli::our_failure;
+    say(fmt::format("fractus-verify: {}\n", e.what()));
+  } catch (...) {
+    say("fractus-verify: something that is no std::exception was thrown\n");
   }
+  return fractus::cli::our_failure;
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import tempfile
@@ -186,6 +187,67 @@ class Reports(unittest.TestCase):
                                       stderr=subprocess.PIPE, text=True)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn("was not written", done.stderr)
+
+    def test_closed_streams(self):
+        """Their numbers would go to the next files that are opened, the worker's socket among them."""
+        for program in ("./fractus-verify", "build/release/bin/fractus-verify"):
+            for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+                result = self.folder / "result.json"
+                result.unlink(missing_ok=True)
+                command = f"{program} {' '.join(self.QUICK)} --report {self.folder} --json {result} {closed}"
+                done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 2, (command, done.stderr))
+                self.assertEqual(json.loads(result.read_text())["verdict"], "UNDECIDED")
+            refused = subprocess.run(f"{program} --candidate chunkd 2>&-", shell=True, cwd=ROOT)
+            self.assertEqual(refused.returncode, 64)
+
+    def test_reader_that_goes_away(self):
+        """`| head -1`: the verdict keeps its status and its files; a list, which is nothing but output, ends as usual."""
+        for stream in ("stdout", "stderr"):
+            reading, writing = os.pipe()
+            os.close(reading)
+            done = subprocess.run([ROOT / "fractus-verify", *self.QUICK, "--report", self.folder],
+                                  **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: writing})
+            self.assertEqual(done.returncode, 2, stream)
+            self.assertIn("report.json", os.listdir(self.folder))
+            listed = subprocess.run([ROOT / "fractus-verify", "list"], stdout=writing, stderr=subprocess.PIPE)
+            os.close(writing)
+            self.assertEqual((listed.returncode, listed.stderr), (-signal.SIGPIPE, b""))
+
+    def test_interrupt(self):
+        """Ctrl-C ends the run and its workers by that signal, and leaves no file that is half a file."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run_of_it = subprocess.Popen([ROOT / "fractus-verify", "--candidate", "wrong_sign_lost", "--report", self.folder],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for line in run_of_it.stderr:
+                if line.startswith("exact"):
+                    break
+            started = pathlib.Path(f"/proc/{run_of_it.pid}/task/{run_of_it.pid}/children").read_text().split()
+            self.assertNotEqual(started, [])
+            run_of_it.send_signal(number)
+            self.assertEqual(run_of_it.wait(timeout=10), -number)
+            run_of_it.stderr.close()
+            for _ in range(100):
+                left = [pid for pid in started if os.path.exists(f"/proc/{pid}/fd/0")]
+                if left:
+                    time.sleep(0.05)
+            self.assertEqual(left, [])
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_report_is_a_pair(self):
+        """report.md of one run beside report.json of another would be read as one report."""
+        self.assertEqual(run(*self.QUICK, "--report", self.folder).returncode, 2)
+        before = {name: (self.folder / name).read_text() for name in os.listdir(self.folder)}
+        self.assertEqual(sorted(before), ["report.json", "report.md"])
+        limit = len(before["report.md"]) // 1024 + 2  # KiB of a file: the page fits, the JSON does not
+        command = (f"ulimit -f {limit}; trap '' XFSZ; exec build/release/bin/fractus-verify {' '.join(self.QUICK)} --seed 9 "
+                   f"--report {self.folder}")
+        self.stands(subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True))
+        self.assertEqual({name: (self.folder / name).read_text() for name in os.listdir(self.folder)}, before)
+        (self.folder / "report.json").unlink()
+        (self.folder / "report.json").mkdir()
+        self.stands(run(*self.QUICK, "--report", self.folder, "--seed", 9))
+        self.assertEqual((self.folder / "report.md").read_text(), before["report.md"])
 
     def test_other_commands(self):
         self.assertEqual(run("fuzz", "--candidate", "chunked", "--cases", 3, "--json", "/proc/none").returncode, 0)
