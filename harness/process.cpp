@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,8 @@ using namespace std::chrono_literals;
 using protocol::Descriptor;
 using protocol::Json;
 using protocol::Placement;
+
+constexpr std::int64_t most_archive_bytes = std::int64_t{1} << 30;
 
 namespace process {
 namespace {
@@ -216,8 +219,13 @@ std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) con
   const auto fail = [&](std::string_view reason) {
     return std::runtime_error(fmt::format("cannot read {}: {}", path.string(), reason));
   };
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw fail(std::strerror(errno));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would wait for a writer
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) throw fail(std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) throw fail(std::strerror(EISDIR));
+  if (!S_ISREG(status.st_mode)) throw fail("it is no regular file");
+  if (status.st_size > most_archive_bytes)
+    throw fail(fmt::format("it has {} bytes; wanted at most {}", status.st_size, most_archive_bytes));
   process::Child child(server_, Limits{}.extra_bytes);
   const process::Reply reply = child.exchange({{"op", "read_archive"}}, std::array{file.get()}, 60s);
   if (reply.status != Status::ok) throw fail(reply.message);

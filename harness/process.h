@@ -98,8 +98,8 @@ class Workshop {
   Process spawn(const Limits& limits = {}) const;
 
   // The named tensors of a .pt file (a pickled dict of str to tensor), in the file's order. Bools and integers become
-  // int64, half types float32; entries that are no tensors are skipped. A file that cannot be read so:
-  // std::runtime_error with its name and the reason.
+  // int64, half types float32; entries that are no tensors are skipped. A file that is no
+  // regular one, is above 1 GiB or cannot be read so: std::runtime_error with its name and the reason.
   std::vector<Array> read_archive(const std::filesystem::path& path) const;
 
   pid_t pid() const;  // of the fork server

@@ -10,12 +10,13 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <fstream>
-#include <sstream>
+#include <memory>
 #include <stdexcept>
 
 namespace fractus {
 namespace {
+
+constexpr std::size_t most_bytes_to_read = 64 << 20;  // a kept witness has 4 MB at most
 
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& file, int error) {
   throw std::runtime_error(fmt::format("{} '{}': {}", what, file.string(), std::strerror(error)));
@@ -144,12 +145,27 @@ void remove_temporaries() noexcept {
 }
 
 std::string read_whole(const std::filesystem::path& file) {
-  if (std::filesystem::is_directory(file)) fail("cannot read", file, EISDIR);
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail("cannot read", file, errno);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  // Opened without waiting: a pipe that nobody writes to would hold us for ever, and so would a device without an end.
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) fail("cannot read", file, errno);
+  const std::unique_ptr<const int, void (*)(const int*)> closed(&descriptor, [](const int* d) { ::close(*d); });
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) fail("cannot read", file, errno);
+  if (S_ISDIR(status.st_mode)) fail("cannot read", file, EISDIR);
+  if (!S_ISREG(status.st_mode))
+    throw std::runtime_error(fmt::format("cannot read '{}': it is no regular file", file.string()));
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("cannot read", file, errno);
+    if (got == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(got));
+    if (text.size() > most_bytes_to_read)
+      throw std::runtime_error(
+          fmt::format("cannot read '{}': it is larger than {} bytes", file.string(), most_bytes_to_read));
+  }
 }
 
 }  // namespace fractus

@@ -18,7 +18,7 @@ void write_together(const std::vector<std::pair<std::filesystem::path, std::stri
 // For a signal handler that ends the process: no temporary file stays behind.
 void remove_temporaries() noexcept;
 
-// The text of a file. Throws std::runtime_error with path and reason.
+// The text of a regular file of at most 64 MiB. Throws std::runtime_error with path and reason.
 std::string read_whole(const std::filesystem::path& file);
 
 }  // namespace fractus

@@ -394,10 +394,37 @@ class Golden(unittest.TestCase):
                                ({**right, "q": ((1,), [1.0])}, "'q': wanted shape (1, 1, 1), got (1)"),
                                ({**right, "dk": ((2, 1, 1), [1.0, 1.0])}, "'dk': wanted shape (1, 1, 1), got (2, 1, 1)"),
                                ({**right, "v": ((10**9, 10**9, 4), [1.0], (0, 0, 0))}, "t.pt"),
+                               # What torch's own reader believes: read as it stands, each would be a read out of bounds.
+                               ({**right, "q": ((1, 1, 1), [1.0], (1, 1, 1), 0, 10**6)}, 0),
+                               ({**right, "q": ((1, 1, 1), [1.0], (1, 1, 1), 1)}, "'q': shape (1, 1, 1)"),
+                               ({**right, "q": ((1, 1, 1), [1.0], (1, 1, 1), -1)}, "'q': "),
+                               ({**right, "q": ((1, 1, 2), [1.0], (1, 1, 2**62))}, "reach beyond its storage of 4 bytes"),
+                               ({**right, "q": ((100, 10, 10), [1.0], (100, 10, 1), 0, 10**4)}, "'q': shape (100, 10, 10)"),
+                               ({**right, "q": ((-1, 1, 1), [1.0])}, "overflow"),
                                (b"", "t.pt"), (b"not a pickle", "t.pt")):
             done = run("golden", self.folder_of(tensors))
+            if words == 0:
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                continue
             self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
             self.assertIn(words, done.stderr)
+            self.assertIn("t.pt", done.stderr)
+
+    def test_only_regular_files(self):
+        """A pipe that nobody writes to, and a device without an end, would hold the command for ever."""
+        path = self.folder_of({})
+        for name in ("t.pt", "index.json"):
+            (path / name).unlink()
+            os.mkfifo(path / name)
+            done = run("golden", path)
+            self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
+            self.assertIn(name, done.stderr)
+            self.assertIn("no regular file", done.stderr)
+        with open(self.folder_of({}) / "t.pt", "r+b") as large:
+            large.truncate(2**30 + 1)
+            done = run("golden", pathlib.Path(large.name).parent)
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn("wanted at most", done.stderr)
 
     @unittest.skipUnless(GOLDEN.exists(), "the specification's golden tensors are not beside the checkout")
     def test_recorded_tensors(self):
