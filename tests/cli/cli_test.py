@@ -332,8 +332,44 @@ class Fixtures(unittest.TestCase):
         self.replay(self.edited(["settings"], {"blok": 5}), 64, "blok")
         self.replay(self.edited(["units"], [1]), 64, "'units'")
         self.replay(self.edited(["units"], [2**40] * 5), 64, "'units'")
+        self.replay(self.edited(["case", "settings"], {"blok": 5}), 64, "blok")
         for name in ("absent", "frozen", "cotangents"):
             self.replay(self.edited(["case", name], ["nope"]), 64, f"'{name}'")
+            twice = self.fixture["case"][name] or ["S0" if name != "cotangents" else "y"]
+            self.replay(self.edited(["case", name], twice * 2), 64, "twice")
+        self.replay(self.edited(["case", "absent"], ["q"]), 64, "wanted optional inputs (S0, z0), got 'q'")
+        self.replay(self.edited(["case", "fill"], "fetaure"), 64, "field 'fill': wanted one of feature")
+
+    def test_presence(self):
+        """What the case says of its tensors and what the file holds of them are one thing."""
+        case = self.fixture["case"]
+        given = "S0" in case["absent"]
+        self.replay(self.edited(["case", "absent"], [] if given else ["S0", "z0"]), 64, "says the opposite")
+        self.replay(self.edited(["case", "cotangents"], [] if case["cotangents"] else ["y"]), 64, "says the opposite")
+
+    def test_values(self):
+        """A number that the dtype does not hold would be judged as another one."""
+        self.assertEqual(self.fixture["case"]["dtype"], "float32")
+        for text in ("1e40", "-1e40", "0.1", "1e-50", "16777217", "9007199254740993", "123456789012345678901234567890"):
+            fixture = json.dumps(self.edited(["inputs", 1, "values", 0], "HERE")).replace('"HERE"', text)
+            self.replay(fixture, 64, "tensor k': wanted float32 numbers, got ")
+        for value in (None, "nan", True, [1.0]):
+            self.replay(self.edited(["inputs", 1, "values", 0], value), 64, "tensor k: field 'values'")
+        self.replay(json.dumps(self.edited(["inputs", 1, "values", 0], "HERE")).replace('"HERE"', "NaN"), 64, "not JSON")
+
+    def test_only_regular_files(self):
+        """A pipe that nobody writes to, and a device without an end, would hold the command for ever."""
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            for file in (pipe, "/dev/zero", "/dev/null"):
+                done = run("replay", file)
+                self.assertEqual(done.returncode, 64, done.stderr)
+                self.assertIn("no regular file", done.stderr)
+            large = pathlib.Path(folder) / "large.json"
+            with large.open("wb") as file:
+                file.truncate(2**27)
+            self.assertIn("larger than", run("replay", large).stderr)
 
     def test_another_property(self):
         """A case that is none of its property's: refused, not run without what the property needs."""
