@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -100,6 +101,20 @@ bool looks_ended(const Descriptor& stat) {
 // to the other cannot escape both.
 bool is_ending(const Descriptor& stat) { return looks_ended(stat) || looks_ended(stat); }
 
+// A verdict must not depend on who asks for it. These change which instructions compute (ATEN_CPU_CAPABILITY, MKL_CBWR,
+// DNNL_MAX_CPU_ISA, GLIBC_TUNABLES), how many threads share the work and in which order they add, what fresh memory
+// holds (MALLOC_PERTURB_), or put other code in the place of what was linked (LD_PRELOAD). What merely says where
+// things lie stays: PATH, HOME, LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES.
+constexpr std::string_view scrubbed[] = {
+    "OMP_",  "GOMP_",   "KMP_",      "MKL_",  "ATEN_",   "TORCH_",          "PYTORCH_",    "C10_",
+    "DNNL_", "ONEDNN_", "OPENBLAS_", "BLIS_", "MALLOC_", "GLIBC_TUNABLES=", "LD_PRELOAD=", "LD_AUDIT=",
+};
+
+bool is_scrubbed(std::string_view entry) {
+  return std::any_of(std::begin(scrubbed), std::end(scrubbed),
+                     [&](std::string_view start) { return entry.starts_with(start); });
+}
+
 pid_t start(const std::filesystem::path& worker, int socket, int errors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -118,11 +133,12 @@ pid_t start(const std::filesystem::path& worker, int socket, int errors) {
   // A process group of its own: an interrupt at the terminal reaches the parent, which then ends the worker in order.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   // OpenMP's threads spin at every barrier unless told otherwise; with fewer free cores than threads, and the judge
-  // works beside the worker, that was measured to make a kernel twenty times slower. A setting of the user's stays.
+  // works beside the worker, that was measured to make a kernel twenty times slower.
   std::string passive = "OMP_WAIT_POLICY=passive";
   std::vector<char*> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
-  if (std::getenv("OMP_WAIT_POLICY") == nullptr) environment.push_back(passive.data());
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (!is_scrubbed(*entry)) environment.push_back(*entry);
+  environment.push_back(passive.data());
   environment.push_back(nullptr);
   std::string path = worker.string();
   char* const arguments[] = {path.data(), nullptr};

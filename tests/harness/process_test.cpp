@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <stdexcept>
@@ -98,6 +99,20 @@ TEST(Workshop, DeclaredMemoryThatCannotBeHadIsNoFailureOfOurs) {
     EXPECT_EQ(answer.trouble, trouble) << form;
   }
   EXPECT_THROW(declared("no_such"), std::runtime_error);
+}
+
+// A verdict that an environment variable changes is not the verdict on the form.
+TEST(Workshop, TheEnvironmentChangesNoArithmetic) {
+  const std::map<std::string, std::string> set{
+      {"OMP_NUM_THREADS", "3"},           {"MKL_CBWR", "COMPATIBLE"},  {"GLIBC_TUNABLES", ""},
+      {"ATEN_CPU_CAPABILITY", "default"}, {"LD_PRELOAD", ""},          {"MALLOC_PERTURB_", "7"},
+      {"OMP_WAIT_POLICY", "active"},      {"TEST_ENVIRONMENT", "kept"}};
+  for (const auto& [name, value] : set) setenv(name.c_str(), value.c_str(), 1);
+  const Workshop own(test_worker());
+  for (const auto& [name, value] : set) unsetenv(name.c_str());
+  Process process = own.spawn();
+  const std::vector<double> seen = call(process, example("test_environment"), 5s).outputs.at(0).values;
+  EXPECT_EQ(std::vector<double>(seen.begin(), seen.begin() + 8), (std::vector<double>{0, 0, 0, 0, 0, 0, 1, 1}));
 }
 
 TEST(Ending, ExceptionLeavesTheProcessAlive) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -149,6 +150,15 @@ void add_state() {
   add("world", [](const Tensors& in, const Settings& settings) {
     return telling(in, {static_cast<double>(at::get_num_threads()), static_cast<double>(c10::GradMode::is_enabled()),
                         static_cast<double>(in[0].requires_grad()), static_cast<double>(settings.at("block"))});
+  });
+  add("environment", [](const Tensors& in, const Settings&) {
+    std::vector<double> present;
+    for (const char* name : {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "GLIBC_TUNABLES", "LD_PRELOAD",
+                             "MALLOC_PERTURB_", "TEST_ENVIRONMENT"})
+      present.push_back(std::getenv(name) != nullptr);
+    const char* policy = std::getenv("OMP_WAIT_POLICY");
+    present.push_back(policy != nullptr && std::string(policy) == "passive");
+    return telling(in, present);
   });
   add("strides", [](const Tensors& in, const Settings&) {
     return telling(in, {static_cast<double>(in[0].stride(0)), static_cast<double>(in[0].stride(1)),
