@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 namespace {
@@ -28,9 +29,9 @@ std::string text_of(const FuzzResult& result, const std::string& name) {
     if (cases > 0) text += fmt::format("  {:<28} {:>8}\n", name_of_class, cases);
   text += "worst error over bound\n";
   for (const auto& [tensor, ratio] : result.worst_ratio) text += fmt::format("  {:<12} {:>8.3g}\n", tensor, ratio);
-  text += fmt::format("{}  {}: {} cases, {} elements, {} without a bound, {:.1f} s\n",
+  text += fmt::format("{}  {}: {} cases, {} elements, {} without a bound, {}\n",
                       result.failure ? result.failure->verdict : "NOTHING FOUND", name, result.cases, result.elements,
-                      result.undecidable, result.seconds);
+                      result.undecidable, time_text(result.seconds));
   return text;
 }
 
@@ -83,7 +84,7 @@ int fuzz(const Options& options) {
   settings.progress = [&](std::int64_t cases, double seconds) {
     if (seconds - shown_at < (terminal ? 0.2 : 30)) return;
     shown_at = seconds;
-    say(fmt::format("{}{} cases, {:.0f} s{}", terminal ? "\r\033[K" : "", cases, seconds, terminal ? "" : "\n"));
+    say(fmt::format("{}{} cases, {}{}", terminal ? "\r\033[K" : "", cases, time_text(seconds), terminal ? "" : "\n"));
   };
   FuzzResult result;
   try {

@@ -8,6 +8,7 @@
 
 #include "cli/streams.h"
 #include "harness/judge.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 
@@ -17,12 +18,12 @@ class ProgressLine {
     if (terminal_) {
       if (p.seconds - shown_at_ < 0.1) return;
       shown_at_ = p.seconds;
-      say(fmt::format("\r\033[K{:3.0f} %  {}  {} of {} cases, {:.0f} s",
+      say(fmt::format("\r\033[K{:3.0f} %  {}  {} of {} cases, {}",
                       100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total,
-                      p.seconds));
+                      time_text(p.seconds)));
     } else if (p.property != property_) {
       property_ = p.property;
-      say(fmt::format("{}: from case {} of {}, {:.1f} s\n", p.property, p.done + 1, p.total, p.seconds));
+      say(fmt::format("{}: from case {} of {}, {}\n", p.property, p.done + 1, p.total, time_text(p.seconds)));
     }
   }
 

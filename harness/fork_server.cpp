@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "reports/words.h"
+
 namespace fractus::process {
 
 using namespace std::chrono_literals;
@@ -28,7 +30,6 @@ using protocol::Received;
 
 namespace {
 
-constexpr std::size_t tail_bytes = 16 << 10;
 constexpr int worker_socket = 3;  // where the worker looks for its end
 constexpr const char* stopped = "it stopped to answer";
 
@@ -211,18 +212,19 @@ Json Server::first_answer(std::chrono::milliseconds patience) {
     trouble = ending == stopped ? fmt::format("no answer within {} s", std::chrono::duration<double>(patience).count())
                                 : ending;
   } catch (const std::invalid_argument& refusal) {
-    throw std::runtime_error(refusal.what());
+    throw std::runtime_error(visible(refusal.what()));
   } catch (const std::exception& error) {
     trouble = fmt::format("it answered {}", error.what());
     wait_for_end(0ms);
   }
+  const std::string last_words(tail_of(visible_lines(last_errors), 2000));
   // The forms' files are linked into the worker, and their static objects are made before its first line runs.
   throw std::runtime_error(fmt::format(
       "the worker {} did not come up: {}. The likely cause is the static initialiser of a form, so a file under "
       "candidates/, reference/ or fixtures/ that was added or changed last.{}",
       path, trouble,
-      last_errors.empty() ? " It wrote nothing to its standard error."
-                          : fmt::format(" The last that it wrote to its standard error:\n{}", last_errors)));
+      last_words.empty() ? " It wrote nothing to its standard error."
+                         : fmt::format(" The last that it wrote to its standard error:\n{}", last_words)));
 }
 
 Json Server::ask(const Json& question, std::span<const int> descriptors) {
@@ -233,7 +235,7 @@ Json Server::ask(const Json& question, std::span<const int> descriptors) {
   }
   wait_for_end(5s);
   throw std::runtime_error(fmt::format("the worker {} has ended: {}{}", path, ending,
-                                       last_errors.empty() ? "" : fmt::format("\n{}", last_errors)));
+                                       last_errors.empty() ? "" : fmt::format("\n{}", visible_lines(last_errors))));
 }
 
 Child::Child(std::shared_ptr<Server> from, std::int64_t extra_bytes) : server(std::move(from)) {

@@ -19,6 +19,8 @@
 
 namespace fractus::process {
 
+inline constexpr std::size_t tail_bytes = 16 << 10;  // kept of what a process prints
+
 // The fork server: a process that has torch loaded and forks itself on demand. Its end, and that of all its children,
 // comes with this object, or with the death of this process.
 struct Server {

@@ -14,6 +14,7 @@
 
 #include "harness/fork_server.h"
 #include "harness/region.h"
+#include "reports/words.h"
 
 namespace fractus {
 
@@ -77,9 +78,10 @@ Status status_from(const std::string& text) {
 Answer read_answer(const Json& body, const RegionPlan& plan, const Region& region) {
   Answer answer;
   answer.status = status_from(body.at("status").get<std::string>());
-  answer.message = body.at("message").get<std::string>();
+  answer.message = visible(body.at("message").get<std::string>());
   for (const Json& breach : body.at("breaches"))
-    answer.breaches.push_back({breach.at("kind").get<std::string>(), breach.at("text").get<std::string>()});
+    answer.breaches.push_back(
+        {visible(breach.at("kind").get<std::string>()), visible(breach.at("text").get<std::string>())});
   for (Breach& breach : compare_given(plan, region)) answer.breaches.push_back(std::move(breach));
   body.at("seconds").get_to(answer.seconds);
   body.at("forward_seconds").get_to(answer.forward_seconds);
@@ -123,7 +125,7 @@ Result converse(Child& child, const Json& request, const Region& region, std::ch
   }
   Result result;
   result.status = reply.status;
-  result.message = reply.message;
+  result.message = visible(reply.message);
   return result;
 }
 
@@ -131,7 +133,7 @@ Result converse(Child& child, const Json& request, const Region& region, std::ch
 constexpr std::int64_t most_elements = std::numeric_limits<std::int64_t>::max() / 8;
 
 Declared read_declared(const Reply& reply) {
-  const auto trouble = [](std::string text) { return Declared{.trouble = std::move(text)}; };
+  const auto trouble = [](const std::string& text) { return Declared{.trouble = visible(text)}; };
   if (reply.status == Status::timed_out) return {.timed_out = true, .trouble = reply.message};
   if (reply.status != Status::ok) return trouble("the process that was asked ended: " + reply.message);
   const Json& body = reply.content.body;
@@ -181,7 +183,7 @@ pid_t Process::pid() const { return child_->pid; }
 
 std::string Process::output_tail() {
   child_->drain();
-  return child_->tail;
+  return std::string(tail_of(visible_lines(child_->tail), process::tail_bytes));
 }
 
 Workshop::Workshop() : Workshop(process::default_worker()) {}
@@ -217,7 +219,7 @@ Process Workshop::spawn(const Limits& limits) const {
 
 std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) const {
   const auto fail = [&](std::string_view reason) {
-    return std::runtime_error(fmt::format("cannot read {}: {}", path.string(), reason));
+    return std::runtime_error(fmt::format("cannot read {}: {}", path.string(), visible(reason)));
   };
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would wait for a writer
   struct stat status {};
@@ -253,7 +255,7 @@ Timing measure(Process& process, const Call& call, int warmup, int runs, std::ch
   return process::converse<Timing>(*process.child_, request, region, limit, [](const Json& body) {
     Timing timing;
     timing.status = process::status_from(body.at("status").get<std::string>());
-    body.at("message").get_to(timing.message);
+    timing.message = visible(body.at("message").get<std::string>());
     body.at("forward_seconds").get_to(timing.forward_seconds);
     body.at("seconds").get_to(timing.seconds);
     body.at("resident_before").get_to(timing.resident_before);

@@ -101,7 +101,7 @@ Message answer_to(const Message& request) {
 }  // namespace
 
 std::string exception_text() {
-  constexpr std::size_t longest = 4096;
+  constexpr std::size_t longest = 2000;  // it is repeated in every report
   std::string text = "something that is no std::exception";
   try {
     throw;
@@ -111,7 +111,8 @@ std::string exception_text() {
     text = error.what();
   } catch (...) {
   }
-  return text.substr(0, longest);
+  if (text.size() <= longest) return text;
+  return text.substr(0, longest) + "... (" + std::to_string(text.size() - longest) + " bytes more)";
 }
 
 void serve(int socket) {

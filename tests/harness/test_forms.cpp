@@ -175,6 +175,13 @@ void add_endings() {
     return with_y(in, at::matmul(in[0], at::zeros({1, 2, 3})));
   });
   add("raise_int", [](const Tensors&, const Settings&) -> Tensors { throw 5; });
+  add("raise_loudly", [](const Tensors&, const Settings&) -> Tensors {
+    throw std::runtime_error("\033[2Jgone\n" + std::string(10'000'000, 'x'));
+  });
+  add("prints_escapes", [](const Tensors& in, const Settings&) {
+    std::puts("first\n```\n\033]0;title\a \xff");
+    return plain(in);
+  });
   add("fault", [](const Tensors&, const Settings&) -> Tensors {
     std::puts("last words");
     signal(SIGSEGV, SIG_DFL);  // not the sanitizer's
