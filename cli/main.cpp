@@ -35,6 +35,16 @@ void require_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) require_values(*command);
 }
 
+// An option before a command would set, without a word, what the same option behind it sets, or nothing at all.
+void require_options_behind_command(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands())
+    for (const CLI::Option* option : app.get_options())
+      if (option->count() > 0)
+        throw fractus::cli::UsageError(
+            fmt::format("{} stands before the command '{}'; its options belong behind it: ./fractus-verify {} {} ...",
+                        option->get_name(), command->get_name(), command->get_name(), option->get_name()));
+}
+
 void add_candidate(CLI::App& app, Options& o) {
   app.add_option("--candidate", o.candidate, "the form to judge: NAME, or NAME:parameter=value");
   app.add_option("--kernel", o.kernel, "its kernel; needed only where two kernels have a form of that name");
@@ -97,6 +107,7 @@ int run(int argc, char** argv) {
     throw fractus::cli::UsageError(e.what());
   }
 
+  require_options_behind_command(app);
   if (*list) return fractus::cli::list(o);
   if (*replay) return fractus::cli::replay(o);
   if (*fuzz) return fractus::cli::fuzz(o);

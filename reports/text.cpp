@@ -62,7 +62,10 @@ std::string waivers_text(const Result& result) {
 std::string indented(std::string_view text) {
   std::string lines = "    ";
   while (text.ends_with('\n')) text.remove_suffix(1);
-  for (const char c : text) lines += c == '\n' ? std::string("\n    ") : std::string(1, c);
+  for (const char c : text) {
+    lines += c;
+    if (c == '\n') lines += "    ";
+  }
   return lines;
 }
 

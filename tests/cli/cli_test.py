@@ -55,6 +55,19 @@ class Usage(unittest.TestCase):
         self.refused("--no-such-option", "--no-such-option")
         self.refused("no_such_command", "no_such_command")
 
+    def test_twice(self):
+        """The last of two values would win without a word."""
+        self.refused("block is given twice, as 3 and as 4", "--candidate", "chunked:block=3,block=4")
+        self.refused("'exact' is given twice", "--candidate", "chunked", "--only", "exact,choices,exact")
+        self.refused("'shared-edges' is given twice", "--candidate", "chunked", "--waive", "shared-edges,shared-edges")
+        for option in ("--seed", "--budget", "--preset", "--dtype", "--only", "--waive", "--report", "--json", "--kernel"):
+            self.refused(option, "--candidate", "chunked", option, "1", option, "2")
+        self.refused("--candidate stands before the command 'fuzz'", "--candidate", "looped", "fuzz", "--candidate", "chunked")
+
+    def test_power_alone(self):
+        """It would run nothing against the candidate, and look like a measurement of it."""
+        self.refused("--only power runs nothing", "--candidate", "chunked", "--only", "power")
+
     def test_empty_values(self):
         """A shell variable that was never set must not become the default: --only "$ONLY" would judge everything."""
         for option in ("--candidate", "--kernel", "--seed", "--budget", "--dtype", "--only", "--waive", "--preset", "--report", "--json"):
@@ -113,7 +126,9 @@ class Verdicts(unittest.TestCase):
             done = run("--candidate", form, "--preset", "smoke", "--only", "contract", "--report", self.folder / form)
             self.assertEqual(done.returncode, status, done.stdout)
         self.assertEqual(run("--candidate", "chunked", "--preset", "smoke", "--only", "memory", "--report", self.folder).returncode, 2)
-        self.assertEqual(run("--candidate", "chunked", "--budget", "1ms", "--report", self.folder).returncode, 2)
+        cut = run("--candidate", "chunked", "--budget", "1ms", "--report", self.folder)
+        self.assertEqual(cut.returncode, 2)
+        self.assertIn("the budget of 1 ms was spent", cut.stdout)
 
     def test_same_seed_same_plan(self):
         def plan(seed):
