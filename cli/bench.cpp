@@ -1,13 +1,13 @@
 #include "cli/bench.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/attention.h"
 #include "bench/oracle.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 
 namespace fractus::cli {
@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 void show(const Options& options, const std::string& text, const json& figures) {
-  if (options.json != "-") fmt::print("{}", text);
+  if (options.json != "-") print_whole(text);
   if (!options.json.empty()) write_json(options.json, figures.dump(1) + "\n");
 }
 
@@ -45,7 +45,7 @@ int bench_attention(const Options& options) {
   const Workshop workshop;
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const auto progress = [](const bench::Cell& cell) {
-    fmt::print(stderr, "{} B {}: {}\n", cell.form, cell.batch, cell.status);
+    say(fmt::format("{} B {}: {}\n", cell.form, cell.batch, cell.status));
   };
   const std::vector<bench::Cell> cells = bench::measure_attention(workshop, threads, 8, progress);
 

@@ -1,12 +1,10 @@
 #include "cli/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <stdexcept>
 
+#include "cli/streams.h"
 #include "reports/files.h"
 
 namespace fractus::cli {
@@ -17,8 +15,6 @@ std::filesystem::path root() {
   return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path().parent_path().parent_path();
 }
 
-bool is_terminal(int descriptor) { return ::isatty(descriptor) == 1; }
-
 void write_json(const std::string& file, const std::string& text) {
   if (file == "-")
     print_whole(text);
@@ -26,16 +22,11 @@ void write_json(const std::string& file, const std::string& text) {
     write_whole(file, text);
 }
 
-void print_whole(const std::string& text) {
-  fmt::print("{}", text);
-  if (std::fflush(stdout) != 0) throw std::runtime_error("standard output does not take it");
-}
-
 void try_to_write(const std::string& what, const std::function<void()>& write) {
   try {
     write();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "fractus-verify: {} was not written: {}. The verdict stands.\n", what, e.what());
+    say(fmt::format("fractus-verify: {} was not written: {}. The verdict stands.\n", what, e.what()));
   }
 }
 

@@ -27,13 +27,8 @@ int golden(const Options& options);
 // The checkout: FRACTUS_ROOT from the launcher, else the folder above the build's.
 std::filesystem::path root();
 
-bool is_terminal(int descriptor);
-
 // To a file, or to standard output for "-". Throws std::runtime_error; nothing half-written.
 void write_json(const std::string& file, const std::string& text);
-
-// To standard output, now. Throws std::runtime_error where it does not take it.
-void print_whole(const std::string& text);
 
 // What cannot be written costs a line on standard error, never the verdict and its status.
 void try_to_write(const std::string& what, const std::function<void()>& write);

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 namespace {
@@ -27,9 +29,9 @@ std::string text_of(const FuzzResult& result, const std::string& name) {
     if (cases > 0) text += fmt::format("  {:<28} {:>8}\n", name_of_class, cases);
   text += "worst error over bound\n";
   for (const auto& [tensor, ratio] : result.worst_ratio) text += fmt::format("  {:<12} {:>8.3g}\n", tensor, ratio);
-  text += fmt::format("{}  {}: {} cases, {} elements, {} without a bound, {:.1f} s\n",
+  text += fmt::format("{}  {}: {} cases, {} elements, {} without a bound, {}\n",
                       result.failure ? result.failure->verdict : "NOTHING FOUND", name, result.cases, result.elements,
-                      result.undecidable, result.seconds);
+                      result.undecidable, time_text(result.seconds));
   return text;
 }
 
@@ -82,8 +84,7 @@ int fuzz(const Options& options) {
   settings.progress = [&](std::int64_t cases, double seconds) {
     if (seconds - shown_at < (terminal ? 0.2 : 30)) return;
     shown_at = seconds;
-    fmt::print(stderr, "{}{} cases, {:.0f} s{}", terminal ? "\r\033[K" : "", cases, seconds, terminal ? "" : "\n");
-    std::fflush(stderr);
+    say(fmt::format("{}{} cases, {}{}", terminal ? "\r\033[K" : "", cases, time_text(seconds), terminal ? "" : "\n"));
   };
   FuzzResult result;
   try {
@@ -91,7 +92,7 @@ int fuzz(const Options& options) {
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (terminal) say("\r\033[K");
   if (options.json != "-") try_to_write("the text", [&] { print_whole(text_of(result, chosen.form.name)); });
   if (!options.json.empty())
     try_to_write("the JSON result", [&] { write_json(options.json, json_of(result, plan).dump(1) + "\n"); });

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 
 namespace fractus::cli {

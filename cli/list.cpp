@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 #include "properties/property.h"
 
@@ -39,7 +40,7 @@ int list(const Options& options) {
       "known-wrong forms of the kernel go through the very same plan; a survivor makes the verdict MISTRUSTED";
   text += fmt::format("  {:<10} {}\n", "power", power);
   json["properties"].push_back({{"name", "power"}, {"proves", power}});
-  if (options.json != "-") fmt::print("{}", text);
+  if (options.json != "-") print_whole(text);
   if (!options.json.empty()) write_json(options.json, json.dump(1) + "\n");
   return 0;
 }

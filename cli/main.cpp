@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 
 namespace {
@@ -33,6 +33,16 @@ void require_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     if (option->get_expected_max() > 0) option->check(given);
   for (CLI::App* command : app.get_subcommands({})) require_values(*command);
+}
+
+// An option before a command would set, without a word, what the same option behind it sets, or nothing at all.
+void require_options_behind_command(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands())
+    for (const CLI::Option* option : app.get_options())
+      if (option->count() > 0)
+        throw fractus::cli::UsageError(
+            fmt::format("{} stands before the command '{}'; its options belong behind it: ./fractus-verify {} {} ...",
+                        option->get_name(), command->get_name(), command->get_name(), option->get_name()));
 }
 
 void add_candidate(CLI::App& app, Options& o) {
@@ -97,6 +107,7 @@ int run(int argc, char** argv) {
     throw fractus::cli::UsageError(e.what());
   }
 
+  require_options_behind_command(app);
   if (*list) return fractus::cli::list(o);
   if (*replay) return fractus::cli::replay(o);
   if (*fuzz) return fractus::cli::fuzz(o);
@@ -108,13 +119,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  fractus::cli::prepare_process();
+  using fractus::cli::say;
   try {
     return run(argc, argv);
   } catch (const fractus::cli::UsageError& e) {
-    fmt::print(stderr, "fractus-verify: {}\nTry: ./fractus-verify --help\n", e.what());
+    say(fmt::format("fractus-verify: {}\nTry: ./fractus-verify --help\n", e.what()));
     return fractus::cli::bad_usage;
+  } catch (const fractus::cli::ClosedPipe&) {
+    fractus::cli::end_by_closed_pipe();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "fractus-verify: {}\n", e.what());
-    return fractus::cli::our_failure;
+    say(fmt::format("fractus-verify: {}\n", e.what()));
+  } catch (...) {
+    say("fractus-verify: something that is no std::exception was thrown\n");
   }
+  return fractus::cli::our_failure;
 }

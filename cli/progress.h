@@ -6,8 +6,9 @@
 
 #include <string>
 
-#include "cli/commands.h"
+#include "cli/streams.h"
 #include "harness/judge.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 
@@ -17,20 +18,17 @@ class ProgressLine {
     if (terminal_) {
       if (p.seconds - shown_at_ < 0.1) return;
       shown_at_ = p.seconds;
-      fmt::print(stderr, "\r\033[K{:3.0f} %  {}  {} of {} cases, {:.0f} s",
-                 100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total,
-                 p.seconds);
-      std::fflush(stderr);
+      say(fmt::format("\r\033[K{:3.0f} %  {}  {} of {} cases, {}",
+                      100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total,
+                      time_text(p.seconds)));
     } else if (p.property != property_) {
       property_ = p.property;
-      fmt::print(stderr, "{}: from case {} of {}, {:.1f} s\n", p.property, p.done + 1, p.total, p.seconds);
+      say(fmt::format("{}: from case {} of {}, {}\n", p.property, p.done + 1, p.total, time_text(p.seconds)));
     }
   }
 
   void clear() {
-    if (!terminal_) return;
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
+    if (terminal_) say("\r\033[K");
   }
 
  private:

@@ -3,11 +3,25 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 #include "harness/fixture.h"
 #include "reports/result.h"
 
 namespace fractus::cli {
+
+namespace {
+
+// A setting that the form does not have would be left out, and something else replayed than the file says.
+void require_settings(const std::string& file, const char* field, const std::map<std::string, std::int64_t>& settings,
+                      const FormInfo& form) {
+  for (const auto& [setting, value] : settings)
+    if (!form.settings.contains(setting))
+      throw UsageError(fmt::format("'{}' is not a usable fixture: field '{}': {} has no setting '{}'", file, field,
+                                   form.name, setting));
+}
+
+}  // namespace
 
 int replay(const Options& options) {
   Fixture fixture;
@@ -19,6 +33,10 @@ int replay(const Options& options) {
   const Workshop workshop;
   const bool other = !options.candidate.empty();
   const Chosen chosen = choose(workshop, fixture.c.kernel, other ? options.candidate : fixture.candidate);
+  if (const FormInfo* own = workshop.find_form(fixture.c.kernel, fixture.candidate)) {
+    require_settings(options.file, "settings", fixture.settings, *own);
+    require_settings(options.file, "settings' in 'case", fixture.c.settings, *own);
+  }
   Attached candidate(workshop, chosen.form, other ? chosen.settings : fixture.settings);
 
   std::optional<Finding> finding;

@@ -34,6 +34,13 @@ std::vector<std::string> kernel_names() {
   return names;
 }
 
+// A name that stands in a list twice is most likely meant to be another one.
+void require_each_once(const std::string& option, const std::vector<std::string>& names) {
+  for (auto name = names.begin(); name != names.end(); ++name)
+    if (std::find(names.begin(), name, *name) != name)
+      throw UsageError(fmt::format("{}: '{}' is given twice", option, *name));
+}
+
 std::map<std::string, std::int64_t> settings_from(const std::string& text, const FormInfo& form) {
   std::map<std::string, std::int64_t> settings;
   for (const std::string& part : split(text)) {
@@ -48,7 +55,9 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
     if (first == nullptr || std::from_chars(first, last, value).ptr != last || first == last || value < 1)
       throw UsageError(
           fmt::format("{}: wanted {}=N with N a whole number of 1 or more, got '{}'", form.name, parameter, part));
-    settings[parameter] = value;
+    if (!settings.emplace(parameter, value).second)
+      throw UsageError(
+          fmt::format("{}: {} is given twice, as {} and as {}", form.name, parameter, settings[parameter], value));
   }
   return settings;
 }
@@ -130,10 +139,16 @@ std::vector<std::string> properties_from(const std::string& text) {
   known.emplace_back("power");
   for (const std::string& name : names)
     if (!contains(known, name)) unknown("property", name, known);
+  require_each_once("--only", names);
+  if (names == std::vector<std::string>{"power"})
+    throw UsageError(
+        "--only power runs nothing against the candidate: power is measured by the cases of the other properties, so "
+        "name one of them beside it, for instance --only exact,power");
   return names;
 }
 
 void require_waivers(const std::vector<std::string>& names, const Contract& contract) {
+  require_each_once("--waive", names);
   for (const std::string& name : names)
     if (!contains(contract.waivers, name))
       unknown(fmt::format("waiver of {}", contract.kernel), name, contract.waivers);

@@ -38,10 +38,11 @@ struct Chosen {
 // `kernel` may be empty where one kernel alone has such a form.
 Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate);
 
-// The properties of a list, "power" included; no text, no properties. Throws UsageError where one is unknown.
+// The properties of a list, "power" included; no text, no properties. Throws UsageError where one is unknown or stands
+// there twice, and where power stands there alone.
 std::vector<std::string> properties_from(const std::string& text);
 
-// Throws UsageError unless each is a waiver of the kernel.
+// Throws UsageError unless each is a waiver of the kernel and stands there once.
 void require_waivers(const std::vector<std::string>& names, const Contract& contract);
 std::vector<DType> dtypes_from(const std::string& text);  // empty: both
 

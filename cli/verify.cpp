@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 #include "harness/judge.h"
 #include "reports/files.h"
@@ -15,8 +16,8 @@ void write_report(const std::filesystem::path& folder, const Result& result) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw std::runtime_error(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
-  write_whole(folder / "report.md", to_markdown(result));
-  write_whole(folder / "report.json", to_json(result).dump(1) + "\n");
+  write_together(
+      {{folder / "report.md", to_markdown(result)}, {folder / "report.json", to_json(result).dump(1) + "\n"}});
 }
 
 }  // namespace
@@ -43,8 +44,7 @@ int verify(const Options& options) {
                                .dtypes = dtypes,
                                .only = only},
                               workshop.forms());
-  fmt::print(stderr, "plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16),
-             plan.cases.size());
+  say(fmt::format("plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size()));
 
   ProgressLine progress;
   settings.waived = waived;
@@ -58,7 +58,7 @@ int verify(const Options& options) {
   try_to_write("the text", [&] {
     const std::string text = to_text(result, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO));
     if (json_on_stdout)
-      fmt::print(stderr, "{}", text);
+      say(text);
     else
       print_whole(text);
   });
@@ -67,7 +67,7 @@ int verify(const Options& options) {
                              : std::filesystem::path(options.report);
   try_to_write("the report", [&] {
     write_report(folder, result);
-    fmt::print(stderr, "report: {}\n", (folder / "report.md").string());
+    say(fmt::format("report: {}\n", (folder / "report.md").string()));
   });
   if (!options.json.empty())
     try_to_write("the JSON result", [&] { write_json(options.json, to_json(result).dump(1) + "\n"); });

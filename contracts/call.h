@@ -90,4 +90,11 @@ struct Answer {
   std::int64_t heap_bytes = 0;             // of the process's heap, before the call
 };
 
+// What a form says of its memory. The function that says it is the form's own code: it may fail like any call.
+struct Declared {
+  std::optional<std::int64_t> elements;  // beside inputs and outputs; absent where nothing is declared
+  bool timed_out = false;                // asking again would cost as much again
+  std::string trouble;                   // why what is declared cannot be had; empty where it can
+};
+
 }  // namespace fractus

@@ -1,12 +1,15 @@
 #include "harness/fixture.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "harness/plan.h"
+#include "properties/compare.h"
 #include "properties/fields.h"
 #include "reports/files.h"
 #include "reports/result.h"
@@ -25,6 +28,16 @@ json to_json(const std::vector<std::optional<Array>>& arrays) {
   for (const auto& array : arrays)
     list.push_back(array ? json{{"name", array->name}, {"shape", array->shape}, {"values", array->values}} : json());
   return list;
+}
+
+// What is compared is what the file says: a number that its dtype does not hold would become another, or none.
+void require_value(double value, const json& written, DType dtype, const std::string& where, const std::string& index) {
+  const bool exact = !written.is_number_integer() || std::fabs(value) < 0x1p53;  // beyond, the reading rounds
+  const double held = rounded(value, dtype);
+  if (exact && std::isfinite(held) && held == value) return;
+  throw std::invalid_argument(fmt::format("field '{}': wanted {} numbers, got {} at {}{}", where, fractus::name(dtype),
+                                          written.dump(), index,
+                                          std::isfinite(held) ? fmt::format(" (the nearest is {:.17g})", held) : ""));
 }
 
 std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* name,
@@ -55,17 +68,38 @@ std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* n
       throw std::invalid_argument(fmt::format("field '{}', tensor {}: wanted {} values for shape {}, got {}", name,
                                               specs[i].name, element_count(wanted), to_string(wanted),
                                               array.values.size()));
-    for (double& value : array.values) value = rounded(value, c.dtype);
+    for (std::size_t v = 0; v < array.values.size(); ++v)
+      require_value(array.values[v], list[i].at("values")[v], c.dtype,
+                    fmt::format("{}, tensor {}", name, specs[i].name), to_string(index_of(v, array.shape)));
     arrays.push_back(std::move(array));
   }
   return arrays;
 }
 
-// Every name is one of the contract's, else an edited file would quietly ask for something else.
-void require_names(const char* name, const std::vector<std::string>& names, const std::vector<TensorSpec>& specs) {
-  for (const std::string& wanted : names)
-    if (std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& spec) { return spec.name == wanted; }))
-      throw std::invalid_argument(fmt::format("field '{}': the contract has no tensor '{}' there", name, wanted));
+// Every name is one of the contract's, and stands there once, else an edited file would quietly ask for something else.
+// `may` says of which tensors the field may speak, `which` says it in words.
+void require_names(const char* name, const std::vector<std::string>& names, const std::vector<TensorSpec>& specs,
+                   bool (*may)(const TensorSpec&), const char* which) {
+  std::vector<std::string> known;
+  for (const TensorSpec& spec : specs)
+    if (may(spec)) known.push_back(spec.name);
+  for (const std::string& wanted : names) {
+    if (!contains(known, wanted))
+      throw std::invalid_argument(
+          fmt::format("field '{}': wanted {} ({}), got '{}'", name, which, fmt::join(known, ", "), wanted));
+    if (std::count(names.begin(), names.end(), wanted) > 1)
+      throw std::invalid_argument(fmt::format("field '{}': '{}' stands there twice", name, wanted));
+  }
+}
+
+// Values that are there where the case says that they are not, or the other way round, would replay another case.
+void require_presence(const char* field, const std::vector<std::optional<Array>>& arrays,
+                      const std::vector<TensorSpec>& specs, const char* named, const std::vector<std::string>& names,
+                      bool present_where_named) {
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (arrays[i].has_value() != (contains(names, specs[i].name) == present_where_named))
+      throw std::invalid_argument(fmt::format("field '{}': {} is {}, and '{}' in 'case' says the opposite", field,
+                                              specs[i].name, arrays[i] ? "given" : "null", named));
 }
 
 void require_positive(const std::map<std::string, std::int64_t>& settings) {
@@ -91,9 +125,17 @@ void require_sound(const Case& c, const Contract& contract) {
   for (std::int64_t length : c.pieces)
     if (length < 0 || static_cast<double>(length) > most_elements)
       throw std::invalid_argument(fmt::format("field 'pieces': {} is no length of a piece", length));
-  require_names("absent", c.absent, contract.inputs);
-  require_names("frozen", c.frozen, contract.inputs);
-  require_names("cotangents", c.cotangents, contract.outputs);
+  require_names(
+      "absent", c.absent, contract.inputs, [](const TensorSpec& spec) { return spec.optional; }, "optional inputs");
+  require_names(
+      "frozen", c.frozen, contract.inputs, [](const TensorSpec& spec) { return spec.differentiable; },
+      "differentiable inputs");
+  require_names(
+      "cotangents", c.cotangents, contract.outputs, [](const TensorSpec&) { return true; }, "outputs");
+  const std::vector<std::string>& fills = find_driver(contract.kernel)->fills;
+  if (!contains(fills, c.fill))
+    throw std::invalid_argument(
+        fmt::format("field 'fill': wanted one of {}, got '{}'", fmt::join(fills, ", "), c.fill));
   require_positive(c.settings);
 }
 
@@ -163,7 +205,7 @@ Fixture read_fixture(const std::filesystem::path& file) {
       throw std::invalid_argument(std::string("in 'case': ") + error.what());
     }
     const Contract* contract = find_contract(fixture.c.kernel);
-    if (contract == nullptr)
+    if (contract == nullptr || find_driver(fixture.c.kernel) == nullptr)
       throw std::invalid_argument("in 'case': field 'kernel': '" + fixture.c.kernel +
                                   "' is not a kernel of this build");
     if (find_property(fixture.c.property) == nullptr)
@@ -182,6 +224,8 @@ Fixture read_fixture(const std::filesystem::path& file) {
         if (!problem.inputs[i] && !contract->inputs[i].optional)
           throw std::invalid_argument(
               fmt::format("field 'inputs': {} is null, and the contract needs it", contract->inputs[i].name));
+      require_presence("inputs", problem.inputs, contract->inputs, "absent", fixture.c.absent, false);
+      require_presence("cotangents", problem.cotangents, contract->outputs, "cotangents", fixture.c.cotangents, true);
       fixture.problem = std::move(problem);
     }
     return fixture;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,12 +19,16 @@
 
 namespace fractus::process {
 
+inline constexpr std::size_t tail_bytes = 16 << 10;  // kept of what a process prints
+
 // The fork server: a process that has torch loaded and forks itself on demand. Its end, and that of all its children,
 // comes with this object, or with the death of this process.
 struct Server {
   std::string path;
   protocol::Descriptor socket;
-  pid_t pid = -1;  // -1 once it has been waited for
+  protocol::Descriptor errors;  // the reading end of its standard error
+  std::string last_errors;      // the end of what it wrote there
+  pid_t pid = -1;               // -1 once it has been waited for
   std::string ending;
   std::mutex mutex;  // one question at a time
   std::vector<FormInfo> forms;
@@ -33,11 +38,16 @@ struct Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // The description of its forms, which it gives once it is up. Throws std::runtime_error that says how it failed.
+  protocol::Json first_answer(std::chrono::milliseconds patience);
+
   // Throws std::runtime_error where the server is gone or says that something is wrong.
   protocol::Json ask(const protocol::Json& question, std::span<const int> descriptors = {});
 
  private:
-  void wait_for_end();
+  std::optional<protocol::Json> answer_to(const protocol::Json& question, std::span<const int> descriptors,
+                                          std::chrono::milliseconds patience);
+  void wait_for_end(std::chrono::milliseconds patience);
 };
 
 // What came back for one request.
@@ -50,6 +60,8 @@ struct Reply {
 struct Child {
   std::shared_ptr<Server> server;
   pid_t pid = -1;
+  pid_t starter = -1;                 // its parent, which has no other child; see harness/worker/main.cpp
+  protocol::Descriptor starter_stat;  // what /proc says of it
   protocol::Descriptor socket;
   protocol::Descriptor output;  // the reading end of its standard output and error
   std::string tail;
@@ -63,7 +75,7 @@ struct Child {
   // Keeps the end of what has been written so far. Bounded work, so that a flood cannot hold the caller.
   void drain();
 
-  // Ends the child and its process group; after `grace` it is killed where it has not ended by itself. Says how it
+  // Ends the child and all that it started; after `grace` it is killed where it has not ended by itself. Says how it
   // ended.
   std::string reap(std::chrono::milliseconds grace);
 

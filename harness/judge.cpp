@@ -12,6 +12,7 @@
 #include "harness/explain.h"
 #include "harness/machine.h"
 #include "properties/cases.h"
+#include "reports/words.h"
 
 namespace fractus {
 namespace {
@@ -321,7 +322,7 @@ class Run {
     if (distrusted_) raise(Verdict::mistrusted, "");
     if (out_of_budget_)
       raise(Verdict::undecided,
-            fmt::format("the budget of {:.0f} s was spent before the plan was through", settings_.budget.count()));
+            fmt::format("the budget of {} was spent before the plan was through", time_text(settings_.budget.count())));
     if (result_.partial)
       raise(Verdict::undecided, fmt::format("partial: only {} was asked for; nothing wrong was found in it",
                                             fmt::join(plan_.properties, ", ")));

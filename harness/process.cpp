@@ -2,16 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 #include "harness/fork_server.h"
 #include "harness/region.h"
+#include "reports/words.h"
 
 namespace fractus {
 
@@ -19,6 +22,8 @@ using namespace std::chrono_literals;
 using protocol::Descriptor;
 using protocol::Json;
 using protocol::Placement;
+
+constexpr std::int64_t most_archive_bytes = std::int64_t{1} << 30;
 
 namespace process {
 namespace {
@@ -75,9 +80,10 @@ Status status_from(const std::string& text) {
 Answer read_answer(const Json& body, const RegionPlan& plan, const Region& region) {
   Answer answer;
   answer.status = status_from(body.at("status").get<std::string>());
-  answer.message = body.at("message").get<std::string>();
+  answer.message = visible(body.at("message").get<std::string>());
   for (const Json& breach : body.at("breaches"))
-    answer.breaches.push_back({breach.at("kind").get<std::string>(), breach.at("text").get<std::string>()});
+    answer.breaches.push_back(
+        {visible(breach.at("kind").get<std::string>()), visible(breach.at("text").get<std::string>())});
   for (Breach& breach : compare_given(plan, region)) answer.breaches.push_back(std::move(breach));
   body.at("seconds").get_to(answer.seconds);
   body.at("forward_seconds").get_to(answer.forward_seconds);
@@ -125,8 +131,27 @@ Result converse(Child& child, const Json& request, std::span<const int> memories
   }
   Result result;
   result.status = reply.status;
-  result.message = reply.message;
+  result.message = visible(reply.message);
   return result;
+}
+
+// Times the largest item size it is still a number of bytes.
+constexpr std::int64_t most_elements = std::numeric_limits<std::int64_t>::max() / 8;
+
+Declared read_declared(const Reply& reply) {
+  const auto trouble = [](const std::string& text) { return Declared{.trouble = visible(text)}; };
+  if (reply.status == Status::timed_out) return {.timed_out = true, .trouble = reply.message};
+  if (reply.status != Status::ok) return trouble("the process that was asked ended: " + reply.message);
+  const Json& body = reply.content.body;
+  for (const char* failed : {"raised", "error"})
+    if (const auto found = body.find(failed); found != body.end() && found->is_string())
+      return trouble("it raised: " + found->get<std::string>());
+  const auto count = body.find("count");
+  if (count == body.end() || !count->is_number_integer()) return trouble("the answer holds no count");
+  const auto elements = count->get<std::int64_t>();
+  if (elements < 0 || elements > most_elements)
+    return trouble(fmt::format("it is {} elements; wanted 0 to {}", elements, most_elements));
+  return {.elements = elements};
 }
 
 std::filesystem::path default_worker() {
@@ -164,13 +189,14 @@ pid_t Process::pid() const { return child_->pid; }
 
 std::string Process::output_tail() {
   child_->drain();
-  return child_->tail;
+  return std::string(tail_of(visible_lines(child_->tail), process::tail_bytes));
 }
 
 Workshop::Workshop() : Workshop(process::default_worker()) {}
 
-Workshop::Workshop(const std::filesystem::path& worker) : server_(std::make_shared<process::Server>(worker)) {
-  server_->forms = process::read_forms(server_->ask({{"op", "forms"}}).at("forms"));
+Workshop::Workshop(const std::filesystem::path& worker, std::chrono::milliseconds patience)
+    : server_(std::make_shared<process::Server>(worker)) {
+  server_->forms = process::read_forms(server_->first_answer(patience).at("forms"));
 }
 
 const std::vector<FormInfo>& Workshop::forms() const { return server_->forms; }
@@ -180,13 +206,17 @@ const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view na
   return process::find_form(forms(), kernel, name);
 }
 
-std::optional<std::int64_t> Workshop::extra_elements(const std::string& kernel, const std::string& form,
-                                                     const Dims& dims,
-                                                     const std::map<std::string, std::int64_t>& settings) const {
-  const Json answer = server_->ask(
-      {{"op", "extra_elements"}, {"kernel", kernel}, {"form", form}, {"dims", dims}, {"settings", settings}});
-  const Json& count = answer.at("count");
-  return count.is_null() ? std::nullopt : std::optional(count.get<std::int64_t>());
+Declared Workshop::extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+                                  const std::map<std::string, std::int64_t>& settings,
+                                  std::chrono::milliseconds limit) const {
+  const FormInfo* known = find_form(kernel, form);
+  if (known == nullptr) throw std::runtime_error(fmt::format("no form of {} is named '{}'", kernel, form));
+  if (!known->declares_memory) return {};
+  process::Child child(server_, Limits{}.extra_bytes);
+  const process::Reply reply = child.exchange(
+      {{"op", "extra_elements"}, {"kernel", kernel}, {"form", form}, {"dims", dims}, {"settings", settings}}, {},
+      limit);
+  return process::read_declared(reply);
 }
 
 Process Workshop::spawn(const Limits& limits) const {
@@ -195,10 +225,15 @@ Process Workshop::spawn(const Limits& limits) const {
 
 std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) const {
   const auto fail = [&](std::string_view reason) {
-    return std::runtime_error(fmt::format("cannot read {}: {}", path.string(), reason));
+    return std::runtime_error(fmt::format("cannot read {}: {}", path.string(), visible(reason)));
   };
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw fail(std::strerror(errno));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would wait for a writer
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) throw fail(std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) throw fail(std::strerror(EISDIR));
+  if (!S_ISREG(status.st_mode)) throw fail("it is no regular file");
+  if (status.st_size > most_archive_bytes)
+    throw fail(fmt::format("it has {} bytes; wanted at most {}", status.st_size, most_archive_bytes));
   process::Child child(server_, Limits{}.extra_bytes);
   const process::Reply reply = child.exchange({{"op", "read_archive"}}, std::array{file.get()}, 60s);
   if (reply.status != Status::ok) throw fail(reply.message);
@@ -259,7 +294,7 @@ Timing measure(Process& process, const Call& call, int warmup, int runs, std::ch
                                    [](const Json& body) {
                                      Timing timing;
                                      timing.status = process::status_from(body.at("status").get<std::string>());
-                                     body.at("message").get_to(timing.message);
+                                     timing.message = visible(body.at("message").get<std::string>());
                                      body.at("forward_seconds").get_to(timing.forward_seconds);
                                      body.at("seconds").get_to(timing.seconds);
                                      body.at("resident_before").get_to(timing.resident_before);

@@ -81,23 +81,26 @@ class Process {
 
 class Workshop {
  public:
-  // Starts FRACTUS_WORKER, or fractus-worker from the folder of the running executable.
+  // Starts FRACTUS_WORKER, or fractus-worker from the folder of the running executable. A worker that is not up after
+  // `patience` does not come up: std::runtime_error.
   Workshop();
-  explicit Workshop(const std::filesystem::path& worker);
+  explicit Workshop(const std::filesystem::path& worker, std::chrono::milliseconds patience = std::chrono::minutes(1));
 
   const std::vector<FormInfo>& forms() const;
   const FormInfo* find_form(std::string_view kernel, std::string_view name) const;  // nullptr where there is none
 
-  // What the form declares of its memory: elements beside inputs and outputs; absent where it declares nothing.
-  std::optional<std::int64_t> extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
-                                             const std::map<std::string, std::int64_t>& settings) const;
+  // What the form declares of its memory, from a process of its own. Whatever goes wrong there, and a number that is no
+  // amount of memory, is the declaration's trouble. Throws std::runtime_error where there is no such form.
+  Declared extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
+                          const std::map<std::string, std::int64_t>& settings,
+                          std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
   // A fresh child that no call has touched.
   Process spawn(const Limits& limits = {}) const;
 
   // The named tensors of a .pt file (a pickled dict of str to tensor), in the file's order. Bools and integers become
-  // int64, half types float32; entries that are no tensors are skipped. A file that cannot be read so:
-  // std::runtime_error with its name and the reason.
+  // int64, half types float32; entries that are no tensors are skipped. A file that is no
+  // regular one, is above 1 GiB or cannot be read so: std::runtime_error with its name and the reason.
   std::vector<Array> read_archive(const std::filesystem::path& path) const;
 
   pid_t pid() const;  // of the fork server

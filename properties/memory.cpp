@@ -55,7 +55,13 @@ Outcome check_peak(Expectation& expectation, const Subject& subject) {
   const Answer& answer = answers.back();
 
   Outcome outcome;
-  const auto declared = subject.declared_elements(c.dims);
+  const auto [declared, timed_out, why_not] = subject.declared_elements(c.dims);
+  if (!why_not.empty()) {
+    outcome.finding = {.kind = timed_out ? "timed-out" : "declared-memory",
+                       .text = "its declared memory cannot be had: " + why_not,
+                       .broken = true};
+    return outcome;
+  }
   if (!declared) {
     outcome.note = fmt::format("holds {} bytes beside inputs and outputs at {}; nothing is declared",
                                answer.peak_extra_bytes, label(c));

@@ -29,8 +29,8 @@ struct Subject {
   std::function<std::vector<Answer>(const std::vector<Call>&)> call_fresh;  // all in one process that is theirs alone
   // All forwards, then all backwards, the last call's first or in order; results are read when all have run.
   std::function<std::vector<Answer>(const std::vector<Call>&, bool last_first)> call_together;
-  // Elements that the form says it holds beside inputs and outputs; absent where it declares nothing.
-  std::function<std::optional<std::int64_t>(const Dims&)> declared_elements;
+  // What the form says it holds beside inputs and outputs.
+  std::function<Declared(const Dims&)> declared_elements;
 };
 
 // One way in which a form broke a property. `kind` and `tensor` are what shrinking keeps.

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fractus {
 
@@ -10,7 +12,13 @@ namespace fractus {
 // Throws std::runtime_error with path and reason; nothing is left behind then.
 void write_whole(const std::filesystem::path& file, const std::string& text);
 
-// The text of a file. Throws std::runtime_error with path and reason.
+// The same for files that belong together. Whatever happens, a new one never stands beside one of an earlier run.
+void write_together(const std::vector<std::pair<std::filesystem::path, std::string>>& files);
+
+// For a signal handler that ends the process: no temporary file stays behind.
+void remove_temporaries() noexcept;
+
+// The text of a regular file of at most 64 MiB. Throws std::runtime_error with path and reason.
 std::string read_whole(const std::filesystem::path& file);
 
 }  // namespace fractus

@@ -100,6 +100,7 @@ json to_json(const Result& result) {
          {"partial", result.partial},
          {"only", result.only},
          {"waived", result.waived},
+         {"waiver_uses", waiver_uses(result)},
          {"known_good", result.known_good},
          {"coverage", result.coverage.cases},
          {"mutants", mutants_of(result)},

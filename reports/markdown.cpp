@@ -5,18 +5,23 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/result.h"
+#include "reports/words.h"
 
 namespace fractus {
 namespace {
 
-// Text of a candidate may hold anything; in a table cell a bar or a line break would end the cell.
-std::string cell(std::string text) {
-  for (std::size_t at = 0; (at = text.find_first_of("|\n\r<", at)) != std::string::npos;) {
-    const std::string with = text[at] == '|' ? "\\|" : text[at] == '<' ? "&lt;" : " ";
-    text.replace(at, 1, with);
-    at += with.size();
+// Text of a candidate may hold anything: in a table cell a bar or a line break would end the cell, elsewhere a tag, a
+// link or a code span would become one.
+std::string cell(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (std::string_view("|`[]\\").find(c) != std::string_view::npos) safe += '\\';
+    if (c == '<')
+      safe += "&lt;";
+    else
+      safe += c == '\n' || c == '\r' ? ' ' : c;
   }
-  return text;
+  return safe;
 }
 
 std::string ratios(const std::map<std::string, double>& by_tensor) {
@@ -39,7 +44,7 @@ void add_properties(std::string& page, const Result& result) {
   page += "\n";
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
-    if (!p.reason.empty()) page += " " + p.reason + ".";
+    if (!p.reason.empty()) page += " " + cell(p.reason) + ".";
     for (const auto& [waiver, times] : p.waived) page += fmt::format(" Waived: {} ({} cases).", waiver, times);
     if (!p.known_good_ratio.empty()) page += fmt::format(" Known-good forms: {}.", ratios(p.known_good_ratio));
     page += "\n";
@@ -59,6 +64,12 @@ void add_witnesses(std::string& page, const Result& result) {
                           p.finding->tensor, to_string(p.finding->index));
     if (!p.witness->replay.empty()) page += fmt::format("- replay: `{}`\n", p.witness->replay);
   }
+}
+
+void add_output(std::string& page, const Result& result) {
+  if (result.verdict != Verdict::failed || result.candidate_output.empty()) return;
+  page += fmt::format("\n## The last that the candidate's process printed\n\n{}\n",
+                      indented(tail_of(result.candidate_output, 2000)));
 }
 
 void add_power(std::string& page, const Result& result) {
@@ -105,13 +116,14 @@ std::string to_markdown(const Result& result) {
   std::string page =
       fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate, settings);
   for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
-  if (!result.waived.empty()) page += fmt::format("- waived: {}\n", fmt::join(result.waived, ", "));
+  if (!result.waived.empty()) page += fmt::format("- {}\n", waivers_text(result));
   if (result.reasons.empty())
     page += fmt::format("Every property passed on {}, and the same plan caught every known-wrong form.\n",
                         fmt::join(result.dtypes, " and "));
   page += "\n";
   add_properties(page, result);
   add_witnesses(page, result);
+  add_output(page, result);
   add_power(page, result);
   add_coverage(page, result);
   page += "\n## How to repeat it\n\n";
@@ -122,9 +134,8 @@ std::string to_markdown(const Result& result) {
   if (result.partial) command += fmt::format(" --only {}", fmt::join(result.only, ","));
   if (!result.waived.empty()) command += fmt::format(" --waive {}", fmt::join(result.waived, ","));
   page += fmt::format(
-      "`{}`\n\n| | |\n|---|---|\n| plan | `{}` |\n| contract | {} version {} |\n| started | {} |\n| seconds | {:.1f} "
-      "|\n",
-      command, result.plan_hash, result.kernel, result.contract_version, result.started, result.seconds);
+      "`{}`\n\n| | |\n|---|---|\n| plan | `{}` |\n| contract | {} version {} |\n| started | {} |\n| time | {} |\n",
+      command, result.plan_hash, result.kernel, result.contract_version, result.started, time_text(result.seconds));
   for (const auto& [key, value] : result.machine) page += fmt::format("| {} | {} |\n", key, cell(value));
   return page;
 }

@@ -76,6 +76,13 @@ struct Result {
   double seconds = 0;
 };
 
+// How often each waiver of the run let something pass; 0 where it was never needed.
+std::map<std::string, std::int64_t> waiver_uses(const Result& result);
+std::string waivers_text(const Result& result);  // "waived: a; waived, and never needed: b"
+
+// Each line behind four spaces: set apart in a terminal, and in Markdown text that no fence inside it can end.
+std::string indented(std::string_view text);
+
 nlohmann::json to_json(const Finding& finding);
 nlohmann::json to_json(const Result& result);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "reports/result.h"
+#include "reports/words.h"
 
 namespace fractus {
 namespace {
@@ -40,6 +41,33 @@ std::string facts_of(const PropertyResult& p) {
 }
 
 }  // namespace
+
+std::map<std::string, std::int64_t> waiver_uses(const Result& result) {
+  std::map<std::string, std::int64_t> uses;
+  for (const std::string& waiver : result.waived) uses[waiver] = 0;
+  for (const PropertyResult& p : result.properties)
+    for (const auto& [waiver, times] : p.waived) uses[waiver] += times;
+  return uses;
+}
+
+std::string waivers_text(const Result& result) {
+  std::vector<std::string> used, idle;
+  for (const auto& [waiver, times] : waiver_uses(result)) (times > 0 ? used : idle).push_back(waiver);
+  std::vector<std::string> parts;
+  if (!used.empty()) parts.push_back(fmt::format("waived: {}", fmt::join(used, ", ")));
+  if (!idle.empty()) parts.push_back(fmt::format("waived, and never needed: {}", fmt::join(idle, ", ")));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string indented(std::string_view text) {
+  std::string lines = "    ";
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  for (const char c : text) {
+    lines += c;
+    if (c == '\n') lines += "    ";
+  }
+  return lines;
+}
 
 std::string_view name(Verdict verdict) {
   static constexpr std::string_view names[] = {"EQUIVALENT", "DIFFERENT", "UNDECIDED", "MISTRUSTED", "FAILED"};
@@ -86,15 +114,14 @@ std::string to_text(const Result& result, bool colour) {
     for (const std::string& reason : result.reasons) line("  " + reason);
   if (told && !result.candidate_output.empty() && result.verdict == Verdict::failed) {
     line("  the candidate's process printed, last of all:");
-    line("    " + result.candidate_output.substr(result.candidate_output.size() -
-                                                 std::min<std::size_t>(result.candidate_output.size(), 500)));
+    line(indented(tail_of(result.candidate_output, 500)));
   }
   std::string verdict = fmt::format("{}", name(result.verdict));
   if (result.verdict == Verdict::equivalent && result.dtypes.size() == 1)
     verdict += fmt::format(" ({} only)", result.dtypes[0]);
-  if (!result.waived.empty()) verdict += fmt::format(" (waived: {})", fmt::join(result.waived, ", "));
-  line(fmt::format("{}  {} {}, {:.1f} s", paint(verdict, std::string(name(result.verdict)), colour), result.kernel,
-                   result.candidate, result.seconds));
+  if (!result.waived.empty()) verdict += fmt::format(" ({})", waivers_text(result));
+  line(fmt::format("{}  {} {}, {}", paint(verdict, std::string(name(result.verdict)), colour), result.kernel,
+                   result.candidate, time_text(result.seconds)));
   return text;
 }
 

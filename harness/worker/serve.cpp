@@ -124,6 +124,7 @@ Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
 
 Message answer_to(const Message& request) {
   const auto& op = request.body.at("op").get_ref<const std::string&>();
+  if (op == "extra_elements") return {extra_elements(request.body), {}};
   const protocol::Descriptor& file = request.descriptors.at(0);
   if (op == "call") return {serve_call(request.body, file), {}};
   if (op == "together") return {serve_together(request.body, request.descriptors), {}};
@@ -135,7 +136,7 @@ Message answer_to(const Message& request) {
 }  // namespace
 
 std::string exception_text() {
-  constexpr std::size_t longest = 4096;
+  constexpr std::size_t longest = 2000;  // it is repeated in every report
   std::string text = "something that is no std::exception";
   try {
     throw;
@@ -145,7 +146,8 @@ std::string exception_text() {
     text = error.what();
   } catch (...) {
   }
-  return text.substr(0, longest);
+  if (text.size() <= longest) return text;
+  return text.substr(0, longest) + "... (" + std::to_string(text.size() - longest) + " bytes more)";
 }
 
 void serve(int socket) {

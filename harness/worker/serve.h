@@ -11,6 +11,9 @@ namespace fractus::worker {
 // The text of the exception that is being handled, without torch's backtrace.
 std::string exception_text();
 
+// What a form declares of its memory for the extents and settings of the request.
+protocol::Json extra_elements(const protocol::Json& request);
+
 // The tensors of a .pt file. The message carries the shared memory that holds them.
 protocol::Message read_archive(const protocol::Descriptor& file);
 

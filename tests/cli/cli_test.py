@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import tempfile
@@ -53,6 +54,19 @@ class Usage(unittest.TestCase):
         self.refused("--candidate", "--candidate", "chunked", "--candidate", "cumsum")
         self.refused("--no-such-option", "--no-such-option")
         self.refused("no_such_command", "no_such_command")
+
+    def test_twice(self):
+        """The last of two values would win without a word."""
+        self.refused("block is given twice, as 3 and as 4", "--candidate", "chunked:block=3,block=4")
+        self.refused("'exact' is given twice", "--candidate", "chunked", "--only", "exact,choices,exact")
+        self.refused("'shared-edges' is given twice", "--candidate", "chunked", "--waive", "shared-edges,shared-edges")
+        for option in ("--seed", "--budget", "--preset", "--dtype", "--only", "--waive", "--report", "--json", "--kernel"):
+            self.refused(option, "--candidate", "chunked", option, "1", option, "2")
+        self.refused("--candidate stands before the command 'fuzz'", "--candidate", "looped", "fuzz", "--candidate", "chunked")
+
+    def test_power_alone(self):
+        """It would run nothing against the candidate, and look like a measurement of it."""
+        self.refused("--only power runs nothing", "--candidate", "chunked", "--only", "power")
 
     def test_empty_values(self):
         """A shell variable that was never set must not become the default: --only "$ONLY" would judge everything."""
@@ -112,7 +126,9 @@ class Verdicts(unittest.TestCase):
             done = run("--candidate", form, "--preset", "smoke", "--only", "contract", "--report", self.folder / form)
             self.assertEqual(done.returncode, status, done.stdout)
         self.assertEqual(run("--candidate", "chunked", "--preset", "smoke", "--only", "memory", "--report", self.folder).returncode, 2)
-        self.assertEqual(run("--candidate", "chunked", "--budget", "1ms", "--report", self.folder).returncode, 2)
+        cut = run("--candidate", "chunked", "--budget", "1ms", "--report", self.folder)
+        self.assertEqual(cut.returncode, 2)
+        self.assertIn("the budget of 1 ms was spent", cut.stdout)
 
     def test_same_seed_same_plan(self):
         def plan(seed):
@@ -186,6 +202,67 @@ class Reports(unittest.TestCase):
                                       stderr=subprocess.PIPE, text=True)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn("was not written", done.stderr)
+
+    def test_closed_streams(self):
+        """Their numbers would go to the next files that are opened, the worker's socket among them."""
+        for program in ("./fractus-verify", "build/release/bin/fractus-verify"):
+            for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+                result = self.folder / "result.json"
+                result.unlink(missing_ok=True)
+                command = f"{program} {' '.join(self.QUICK)} --report {self.folder} --json {result} {closed}"
+                done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 2, (command, done.stderr))
+                self.assertEqual(json.loads(result.read_text())["verdict"], "UNDECIDED")
+            refused = subprocess.run(f"{program} --candidate chunkd 2>&-", shell=True, cwd=ROOT)
+            self.assertEqual(refused.returncode, 64)
+
+    def test_reader_that_goes_away(self):
+        """`| head -1`: the verdict keeps its status and its files; a list, which is nothing but output, ends as usual."""
+        for stream in ("stdout", "stderr"):
+            reading, writing = os.pipe()
+            os.close(reading)
+            done = subprocess.run([ROOT / "fractus-verify", *self.QUICK, "--report", self.folder],
+                                  **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: writing})
+            self.assertEqual(done.returncode, 2, stream)
+            self.assertIn("report.json", os.listdir(self.folder))
+            listed = subprocess.run([ROOT / "fractus-verify", "list"], stdout=writing, stderr=subprocess.PIPE)
+            os.close(writing)
+            self.assertEqual((listed.returncode, listed.stderr), (-signal.SIGPIPE, b""))
+
+    def test_interrupt(self):
+        """Ctrl-C ends the run and its workers by that signal, and leaves no file that is half a file."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run_of_it = subprocess.Popen([ROOT / "fractus-verify", "--candidate", "wrong_sign_lost", "--report", self.folder],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for line in run_of_it.stderr:
+                if line.startswith("exact"):
+                    break
+            started = pathlib.Path(f"/proc/{run_of_it.pid}/task/{run_of_it.pid}/children").read_text().split()
+            self.assertNotEqual(started, [])
+            run_of_it.send_signal(number)
+            self.assertEqual(run_of_it.wait(timeout=10), -number)
+            run_of_it.stderr.close()
+            for _ in range(100):
+                left = [pid for pid in started if os.path.exists(f"/proc/{pid}/fd/0")]
+                if left:
+                    time.sleep(0.05)
+            self.assertEqual(left, [])
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_report_is_a_pair(self):
+        """report.md of one run beside report.json of another would be read as one report."""
+        self.assertEqual(run(*self.QUICK, "--report", self.folder).returncode, 2)
+        before = {name: (self.folder / name).read_text() for name in os.listdir(self.folder)}
+        self.assertEqual(sorted(before), ["report.json", "report.md"])
+        limit = len(before["report.md"]) // 1024 + 2  # KiB of a file: the page fits, the JSON does not
+        command = (f"ulimit -f {limit}; trap '' XFSZ; exec build/release/bin/fractus-verify {' '.join(self.QUICK)} --seed 9 "
+                   f"--report {self.folder}")
+        self.stands(subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True))
+        self.assertEqual({name: (self.folder / name).read_text() for name in os.listdir(self.folder)}, before)
+        (self.folder / "report.json").unlink()
+        (self.folder / "report.json").mkdir()
+        self.stands(run(*self.QUICK, "--report", self.folder, "--seed", 9))
+        self.assertEqual((self.folder / "report.md").read_text(), before["report.md"])
 
     def test_other_commands(self):
         self.assertEqual(run("fuzz", "--candidate", "chunked", "--cases", 3, "--json", "/proc/none").returncode, 0)
@@ -268,8 +345,44 @@ class Fixtures(unittest.TestCase):
         self.replay(self.edited(["case", "settings"], {"block": 0}), 64, "block")
         self.replay(self.edited(["settings"], {"block": -5}), 64, "block")
         self.replay(self.edited(["settings"], {"blok": 5}), 64, "blok")
+        self.replay(self.edited(["case", "settings"], {"blok": 5}), 64, "blok")
         for name in ("absent", "frozen", "cotangents"):
             self.replay(self.edited(["case", name], ["nope"]), 64, f"'{name}'")
+            twice = self.fixture["case"][name] or ["S0" if name != "cotangents" else "y"]
+            self.replay(self.edited(["case", name], twice * 2), 64, "twice")
+        self.replay(self.edited(["case", "absent"], ["q"]), 64, "wanted optional inputs (S0, z0), got 'q'")
+        self.replay(self.edited(["case", "fill"], "fetaure"), 64, "field 'fill': wanted one of feature")
+
+    def test_presence(self):
+        """What the case says of its tensors and what the file holds of them are one thing."""
+        case = self.fixture["case"]
+        given = "S0" in case["absent"]
+        self.replay(self.edited(["case", "absent"], [] if given else ["S0", "z0"]), 64, "says the opposite")
+        self.replay(self.edited(["case", "cotangents"], [] if case["cotangents"] else ["y"]), 64, "says the opposite")
+
+    def test_values(self):
+        """A number that the dtype does not hold would be judged as another one."""
+        self.assertEqual(self.fixture["case"]["dtype"], "float32")
+        for text in ("1e40", "-1e40", "0.1", "1e-50", "16777217", "9007199254740993", "123456789012345678901234567890"):
+            fixture = json.dumps(self.edited(["inputs", 1, "values", 0], "HERE")).replace('"HERE"', text)
+            self.replay(fixture, 64, "tensor k': wanted float32 numbers, got ")
+        for value in (None, "nan", True, [1.0]):
+            self.replay(self.edited(["inputs", 1, "values", 0], value), 64, "tensor k: field 'values'")
+        self.replay(json.dumps(self.edited(["inputs", 1, "values", 0], "HERE")).replace('"HERE"', "NaN"), 64, "not JSON")
+
+    def test_only_regular_files(self):
+        """A pipe that nobody writes to, and a device without an end, would hold the command for ever."""
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            for file in (pipe, "/dev/zero", "/dev/null"):
+                done = run("replay", file)
+                self.assertEqual(done.returncode, 64, done.stderr)
+                self.assertIn("no regular file", done.stderr)
+            large = pathlib.Path(folder) / "large.json"
+            with large.open("wb") as file:
+                file.truncate(2**27)
+            self.assertIn("larger than", run("replay", large).stderr)
 
     def test_another_property(self):
         """A case that is none of its property's: refused, not run without what the property needs."""
@@ -330,10 +443,37 @@ class Golden(unittest.TestCase):
                                ({**right, "q": ((1,), [1.0])}, "'q': wanted shape (1, 1, 1), got (1)"),
                                ({**right, "dk": ((2, 1, 1), [1.0, 1.0])}, "'dk': wanted shape (1, 1, 1), got (2, 1, 1)"),
                                ({**right, "v": ((10**9, 10**9, 4), [1.0], (0, 0, 0))}, "t.pt"),
+                               # What torch's own reader believes: read as it stands, each would be a read out of bounds.
+                               ({**right, "q": ((1, 1, 1), [1.0], (1, 1, 1), 0, 10**6)}, 0),
+                               ({**right, "q": ((1, 1, 1), [1.0], (1, 1, 1), 1)}, "'q': shape (1, 1, 1)"),
+                               ({**right, "q": ((1, 1, 1), [1.0], (1, 1, 1), -1)}, "'q': "),
+                               ({**right, "q": ((1, 1, 2), [1.0], (1, 1, 2**62))}, "reach beyond its storage of 4 bytes"),
+                               ({**right, "q": ((100, 10, 10), [1.0], (100, 10, 1), 0, 10**4)}, "'q': shape (100, 10, 10)"),
+                               ({**right, "q": ((-1, 1, 1), [1.0])}, "overflow"),
                                (b"", "t.pt"), (b"not a pickle", "t.pt")):
             done = run("golden", self.folder_of(tensors))
+            if words == 0:
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                continue
             self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
             self.assertIn(words, done.stderr)
+            self.assertIn("t.pt", done.stderr)
+
+    def test_only_regular_files(self):
+        """A pipe that nobody writes to, and a device without an end, would hold the command for ever."""
+        path = self.folder_of({})
+        for name in ("t.pt", "index.json"):
+            (path / name).unlink()
+            os.mkfifo(path / name)
+            done = run("golden", path)
+            self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
+            self.assertIn(name, done.stderr)
+            self.assertIn("no regular file", done.stderr)
+        with open(self.folder_of({}) / "t.pt", "r+b") as large:
+            large.truncate(2**30 + 1)
+            done = run("golden", pathlib.Path(large.name).parent)
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn("wanted at most", done.stderr)
 
     @unittest.skipUnless(GOLDEN.exists(), "the specification's golden tensors are not beside the checkout")
     def test_recorded_tensors(self):

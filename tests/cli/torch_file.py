@@ -35,8 +35,8 @@ class Storage:
 
 
 class Tensor:
-    def __init__(self, storage, shape, strides):
-        self.arguments = (storage, 0, shape, strides, False, collections.OrderedDict())
+    def __init__(self, storage, offset, shape, strides):
+        self.arguments = (storage, offset, shape, strides, False, collections.OrderedDict())
 
     def __reduce__(self):
         return _rebuild_tensor_v2, self.arguments
@@ -56,18 +56,20 @@ def contiguous(shape):
 
 
 def write(path, tensors):
-    """tensors: name -> (shape, values) or (shape, values, strides); a name that ends in _f64 is float64. Anything else
-    than such a tuple is pickled as it is."""
+    """tensors: name -> (shape, values), and where they are not the obvious ones, strides, offset and the number of values
+    that the file claims to hold; a name that ends in _f64 is float64. Anything else than such a tuple is pickled as it
+    is."""
     entries, content = [], {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, tuple):
             content[name] = tensor
             continue
         shape, values = tensor[:2]
+        strides, offset, count = (*tensor[2:], *(contiguous(shape), 0, len(values))[len(tensor) - 2:])
         double = name.endswith("_f64")
-        storage = Storage(len(entries), DoubleStorage if double else FloatStorage, len(values))
+        storage = Storage(len(entries), DoubleStorage if double else FloatStorage, count)
         entries.append(struct.pack(f"<{len(values)}{'d' if double else 'f'}", *values))
-        content[name] = Tensor(storage, tuple(shape), tensor[2] if len(tensor) > 2 else contiguous(shape))
+        content[name] = Tensor(storage, offset, tuple(shape), strides)
     before = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
     sys.modules.update(_modules())
     try:

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -38,7 +40,7 @@ TEST(Workshop, DescribesForms) {
   EXPECT_EQ(form->role, "wrong");
   EXPECT_EQ(form->settings.at("block"), 64);
   EXPECT_FALSE(form->declares_memory);
-  EXPECT_EQ(workshop().extra_elements("linear_attention", "test_plain", {}, {}), std::nullopt);
+  EXPECT_EQ(workshop().extra_elements("linear_attention", "test_plain", {}, {}).elements, std::nullopt);
   EXPECT_EQ(workshop().find_form("linear_attention", "no_such"), nullptr);
 }
 
@@ -49,7 +51,68 @@ TEST(Workshop, SaysThatThereIsNoWorker) {
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("/nowhere/fractus-worker"), std::string::npos);
   }
-  EXPECT_THROW(Workshop("/bin/false"), std::runtime_error);
+}
+
+// What a form's static initialiser does, it does before the worker can say anything.
+TEST(Workshop, SaysHowTheWorkerFailedToComeUp) {
+  const std::filesystem::path script =
+      std::filesystem::temp_directory_path() / ("fractus_worker_" + std::to_string(getpid()));
+  const auto trouble = [&](const std::string& body) -> std::string {
+    std::ofstream(script) << "#!/bin/sh\n" << body << "\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    try {
+      const Workshop none(script, 300ms);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "it came up";
+  };
+  const auto expect = [](const std::string& text, std::initializer_list<const char*> words) {
+    for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+  };
+  expect(trouble("echo what went wrong >&2; kill -ABRT $$"),
+         {"did not come up: signal 6 (Aborted)", "static initialiser", "candidates/", "what went wrong"});
+  expect(trouble("exit 3"), {"did not come up: exit status 3", "wrote nothing"});
+  expect(trouble("echo waiting >&2; exec sleep 1000"), {"did not come up: no answer within 0.3 s", "waiting"});
+  expect(trouble("exec yes >&2"), {"did not come up: no answer within 0.3 s", "y\ny"});
+  expect(trouble("printf 'no message at all' >&3; exec sleep 1000"), {"did not come up: it answered a message of"});
+  std::filesystem::remove(script);
+}
+
+TEST(Workshop, DeclaredMemoryThatCannotBeHadIsNoFailureOfOurs) {
+  const auto declared = [](const char* form) {
+    return workshop().extra_elements("linear_attention", form, {{"T", 7}}, {{"block", 3}}, 500ms);
+  };
+  EXPECT_EQ(declared("test_declares").elements, 21);
+  EXPECT_EQ(declared("test_declares").trouble, "");
+  for (const auto& [form, trouble] : std::map<std::string, std::string>{
+           {"test_declares_by_raising", "it raised: what for"},
+           {"test_declares_by_hanging", "no answer within 500 ms"},
+           {"test_declares_by_exit", "the process that was asked ended: exit status 3"},
+           {"test_declares_by_killing",
+            "the process that was asked ended: it ended the process that had started it: "
+            "signal 9 (Killed)"},
+           {"test_declares_too_much", "it is 9223372036854775807 elements; wanted 0 to 1152921504606846975"},
+           {"test_declares_less_than_nothing", "it is -1 elements; wanted 0 to 1152921504606846975"}}) {
+    const Declared answer = declared(form.c_str());
+    EXPECT_EQ(answer.elements, std::nullopt) << form;
+    EXPECT_EQ(answer.trouble, trouble) << form;
+  }
+  EXPECT_THROW(declared("no_such"), std::runtime_error);
+}
+
+// A verdict that an environment variable changes is not the verdict on the form.
+TEST(Workshop, TheEnvironmentChangesNoArithmetic) {
+  const std::map<std::string, std::string> set{
+      {"OMP_NUM_THREADS", "3"},           {"MKL_CBWR", "COMPATIBLE"},  {"GLIBC_TUNABLES", ""},
+      {"ATEN_CPU_CAPABILITY", "default"}, {"LD_PRELOAD", ""},          {"MALLOC_PERTURB_", "7"},
+      {"OMP_WAIT_POLICY", "active"},      {"TEST_ENVIRONMENT", "kept"}};
+  for (const auto& [name, value] : set) setenv(name.c_str(), value.c_str(), 1);
+  const Workshop own(test_worker());
+  for (const auto& [name, value] : set) unsetenv(name.c_str());
+  Process process = own.spawn();
+  const std::vector<double> seen = call(process, example("test_environment"), 5s).outputs.at(0).values;
+  EXPECT_EQ(std::vector<double>(seen.begin(), seen.begin() + 8), (std::vector<double>{0, 0, 0, 0, 0, 0, 1, 1}));
 }
 
 TEST(Ending, ExceptionLeavesTheProcessAlive) {
@@ -154,6 +217,25 @@ TEST(Ending, NothingOutlivesTheParent) {
   for (const pid_t pid : pids) EXPECT_TRUE(gone_soon(pid)) << pid;
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST(Ending, WhoEndsItsParentIsNamed) {
+  Process neighbour = workshop().spawn();
+  const auto blamed = [&](const char* form, const char* ending) {
+    Process process = workshop().spawn();
+    const Answer answer = call(process, example(form), 20s);
+    EXPECT_EQ(answer.status, Status::crashed) << form;
+    EXPECT_EQ(answer.message, ending) << form;
+    EXPECT_FALSE(process.alive());
+    EXPECT_FALSE(exists(process.pid()));
+    EXPECT_EQ(call(neighbour, example("test_plain"), 5s).status, Status::ok) << "the neighbour of " << form;
+  };
+  for (int again = 0; again < 50; ++again)  // it may answer before its parent's end reaches it
+    blamed("test_kills_parent", "it ended the process that had started it: signal 9 (Killed)");
+  blamed("test_terminates_parent", "it ended the process that had started it: signal 15 (Terminated)");
+  blamed("test_kills_parents_group", "it ended the process that had started it: signal 9 (Killed)");
+  blamed("test_outlives_parent", "it ended the process that had started it: signal 9 (Killed)");
+  blamed("test_stops_parent", "it closed its connection without an answer");
 }
 
 TEST(Ending, DeathOfTheForkServerIsAnError) {

@@ -3,10 +3,13 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -148,6 +151,15 @@ void add_state() {
     return telling(in, {static_cast<double>(at::get_num_threads()), static_cast<double>(c10::GradMode::is_enabled()),
                         static_cast<double>(in[0].requires_grad()), static_cast<double>(settings.at("block"))});
   });
+  add("environment", [](const Tensors& in, const Settings&) {
+    std::vector<double> present;
+    for (const char* name : {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "GLIBC_TUNABLES", "LD_PRELOAD",
+                             "MALLOC_PERTURB_", "TEST_ENVIRONMENT"})
+      present.push_back(std::getenv(name) != nullptr);
+    const char* policy = std::getenv("OMP_WAIT_POLICY");
+    present.push_back(policy != nullptr && std::string(policy) == "passive");
+    return telling(in, present);
+  });
   add("strides", [](const Tensors& in, const Settings&) {
     return telling(in, {static_cast<double>(in[0].stride(0)), static_cast<double>(in[0].stride(1)),
                         static_cast<double>(in[0].stride(2)), static_cast<double>(in[0].storage_offset())});
@@ -163,6 +175,13 @@ void add_endings() {
     return with_y(in, at::matmul(in[0], at::zeros({1, 2, 3})));
   });
   add("raise_int", [](const Tensors&, const Settings&) -> Tensors { throw 5; });
+  add("raise_loudly", [](const Tensors&, const Settings&) -> Tensors {
+    throw std::runtime_error("\033[2Jgone\n" + std::string(10'000'000, 'x'));
+  });
+  add("prints_escapes", [](const Tensors& in, const Settings&) {
+    std::puts("first\n```\n\033]0;title\a \xff");
+    return plain(in);
+  });
   add("fault", [](const Tensors&, const Settings&) -> Tensors {
     std::puts("last words");
     signal(SIGSEGV, SIG_DFL);  // not the sanitizer's
@@ -184,6 +203,30 @@ void add_endings() {
       _exit(0);
     }
     return telling(in, {static_cast<double>(pid)});
+  });
+  add("kills_parent", [](const Tensors& in, const Settings&) {  // and answers, if it still can
+    kill(getppid(), SIGKILL);
+    return plain(in);
+  });
+  add("terminates_parent", [](const Tensors&, const Settings&) -> Tensors {
+    kill(getppid(), SIGTERM);
+    sleep(1000);
+    return {};
+  });
+  add("kills_parents_group", [](const Tensors&, const Settings&) -> Tensors {
+    kill(-getpgid(getppid()), SIGKILL);
+    sleep(1000);
+    return {};
+  });
+  add("stops_parent", [](const Tensors&, const Settings&) -> Tensors {
+    kill(getppid(), SIGSTOP);
+    _exit(3);
+  });
+  add("outlives_parent", [](const Tensors& in, const Settings&) {
+    prctl(PR_SET_PDEATHSIG, 0);
+    kill(getppid(), SIGKILL);
+    usleep(100'000);
+    return plain(in);
   });
   add("closes", [](const Tensors&, const Settings&) -> Tensors {
     close(3);
@@ -207,7 +250,39 @@ void add_endings() {
   });
 }
 
-const bool added = (add_outputs(), add_coarse(), add_memory(), add_state(), add_endings(), true);
+// `looped`, so that all but its declaration is right.
+template <class Declare>
+void add_declaring(const char* name, Declare declare) {
+  const Registration registration{{.kernel = "linear_attention",
+                                   .name = std::string("test_declares") + name,
+                                   .role = Role::wrong,
+                                   .summary = "a test of what a form declares",
+                                   .settings = {{"block", 64}},
+                                   .declares = {.extra_elements = declare},
+                                   .run = [](const Tensors& in, const Settings& settings) {
+                                     return find_form("linear_attention", "looped")->run(in, settings);
+                                   }}};
+}
+
+void add_declarations() {
+  using Count = std::int64_t;
+  add_declaring("", [](const Dims& dims, const Settings& set) -> Count { return dims.at("T") * set.at("block"); });
+  add_declaring("_by_raising", [](const Dims&, const Settings&) -> Count { throw std::runtime_error("what for"); });
+  add_declaring("_by_hanging", [](const Dims&, const Settings&) -> Count {
+    sleep(1000);
+    return 0;
+  });
+  add_declaring("_by_exit", [](const Dims&, const Settings&) -> Count { _exit(3); });
+  add_declaring("_by_killing", [](const Dims&, const Settings&) -> Count {
+    kill(getppid(), SIGKILL);
+    sleep(1000);
+    return 0;
+  });
+  add_declaring("_too_much", [](const Dims&, const Settings&) { return std::numeric_limits<Count>::max(); });
+  add_declaring("_less_than_nothing", [](const Dims&, const Settings&) -> Count { return -1; });
+}
+
+const bool added = (add_outputs(), add_coarse(), add_memory(), add_state(), add_endings(), add_declarations(), true);
 
 }  // namespace
 }  // namespace fractus
