@@ -53,6 +53,7 @@ struct Call {
   int threads = 1;
   bool backward_twice = false;  // a second backward through the same graph must give the same bits
   bool record_graph = false;    // without cotangents: grad mode on all the same
+  bool watch_heap = false;      // Answer::heap_bytes is wanted
   bool tracked_inputs = false;  // `gradients` holds with grad mode off too, as under torch.no_grad()
   // In a chain of calls, pairs (input, output): that input is this output of the call before, graph and all, and is
   // absent from `inputs`.
@@ -87,7 +88,7 @@ struct Answer {
   std::int64_t peak_resident_bytes = 0;    // of the process so far
   std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held
   std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone
-  std::int64_t heap_bytes = 0;             // of the process's heap, before the call
+  std::int64_t heap_bytes = 0;             // of the process's heap, before the call; 0 unless it is watched
 };
 
 // What a form says of its memory. The function that says it is the form's own code: it may fail like any call.

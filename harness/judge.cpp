@@ -5,12 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <deque>
 #include <future>
 
 #include "harness/attached.h"
 #include "harness/explain.h"
 #include "harness/machine.h"
+#include "harness/measure.h"
 #include "properties/cases.h"
 #include "reports/words.h"
 
@@ -53,30 +53,14 @@ struct Line {
   std::string property, where;  // of the candidate's worst
 };
 
-// One known-wrong form while it lives.
-struct Wrong {
-  Attached form;
-  Kill kill;
-};
-
-using Settings = std::map<std::string, std::int64_t>;
-
 class Run {
  public:
   Run(const Workshop& workshop, const Driver& driver, const Plan& plan, const JudgeSettings& settings)
-      : workshop_(workshop),
-        driver_(driver),
+      : driver_(driver),
         plan_(plan),
         settings_(settings),
-        candidate_(attach(plan.candidate, plan.settings)) {
-    for (const std::string& name : plan.known_good) good_.push_back(attach(name, {}));
-    for (const std::string& name : plan.known_wrong) {
-      // Faults between blocks show where the shapes have borders, so a known-wrong form takes the plan's block.
-      const bool has_block = workshop.find_form(plan.kernel, name)->settings.contains("block");
-      Attached form = attach(name, has_block ? Settings{{"block", plan.generation.block}} : Settings{});
-      Kill kill{.form = name, .summary = form.form().summary};
-      wrong_.push_back({std::move(form), std::move(kill)});
-    }
+        candidate_(workshop, *workshop.find_form(plan.kernel, plan.candidate), plan.settings),
+        measure_(workshop, driver, plan) {
     result_.coverage = blank_coverage(driver, plan.generation);
     for (const std::string& name : plan.properties) {
       if (name == "power") continue;
@@ -91,6 +75,7 @@ class Run {
   }
 
   Result result() {
+    stopped_ = block_too_large();  // nothing that follows could make up for it
     for (std::size_t i = 0; i < plan_.cases.size() && !stopped_; ++i) {
       if (settings_.progress)
         settings_.progress({plan_.cases[i].property, i, plan_.cases.size(), seconds_since(start_)});
@@ -106,10 +91,6 @@ class Run {
   }
 
  private:
-  Attached attach(const std::string& name, const Settings& settings) const {
-    return {workshop_, *workshop_.find_form(plan_.kernel, name), settings};
-  }
-
   PropertyResult& of(const std::string& property) {
     return *std::find_if(result_.properties.begin(), result_.properties.end(),
                          [&](const PropertyResult& r) { return r.name == property; });
@@ -140,14 +121,13 @@ class Run {
       add_ratios(record.worst_ratio, c.dtype, outcome);
       if (sets_line(property, *expectation)) draw_line(c, outcome);
     }
-    // The others take this case while the candidate takes the next: one core each. They keep the plan's order. A waived
-    // case counts like any other for what the plan can see.
+    // The others take this case while the candidate takes the next. A waived case counts like any other for what the
+    // plan can see.
     if (!record.finding) {
       join_others();
-      const bool known_good = sets_line(property, *expectation);
       if (!candidate_failed())
-        others_ = std::async(std::launch::async, [this, &property, expectation, known_good] {
-          return run_others(property, *expectation, known_good);
+        others_ = std::async(std::launch::async, [this, &property, expectation] {
+          return Others{property.name, measure_.run(property, *expectation, sets_line(property, *expectation))};
         });
     }
     record.seconds += seconds_since(start);
@@ -155,7 +135,7 @@ class Run {
 
   void draw_line(const Case& c, const Outcome& outcome) {
     for (const auto& [tensor, ratio] : outcome.worst_ratio) {
-      Line& line = lines_[fmt::format("{} {}", tensor, size_class(driver_, c))];
+      Line& line = lines_[line_key(driver_, tensor, c)];
       ++line.cases;
       if (ratio <= line.candidate) continue;
       line.candidate = ratio;
@@ -173,71 +153,27 @@ class Run {
     return property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all;
   }
 
-  // What the known-good forms showed on one case. The kills are kept in wrong_, which no one else touches meanwhile.
+  bool block_too_large() const {
+    const auto block = plan_.settings.find("block");
+    return block != plan_.settings.end() && block->second > plan_.generation.block;
+  }
+
   struct Others {
     std::string property;
-    std::map<std::string, double> ratio;  // by "dtype tensor", for the report
-    std::map<std::string, double> line;   // by "tensor size", for the tighter line
-    std::vector<std::string> complaints;
+    Shown shown;
   };
-
-  // `expectation` has been evaluated for the candidate, so that it is only read here.
-  Others run_others(const Property& property, Expectation& expectation, bool known_good) {
-    const Case& c = expectation.of();
-    Others others{.property = c.property};
-    if (known_good)
-      for (Attached& form : good_) {
-        const Outcome its = property.check(expectation, form.subject());
-        if (its.finding) {  // its ratios would loosen the line
-          others.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form.form().name,
-                                                  c.property, its.finding->text, label(c)));
-          continue;
-        }
-        add_ratios(others.ratio, c.dtype, its);
-        for (const auto& [tensor, ratio] : its.worst_ratio) {
-          double& worst = others.line[fmt::format("{} {}", tensor, size_class(driver_, c))];
-          worst = std::max(worst, ratio);
-        }
-      }
-    for (Wrong& wrong : wrong_) {
-      if (wrong.kill.killed) continue;
-      const Outcome its = property.check(expectation, wrong.form.subject());
-      if (its.finding)
-        wrong.kill = {wrong.kill.form,   wrong.kill.summary,  true,    c.property,
-                      its.finding->kind, its.finding->tensor, label(c)};
-    }
-    return others;
-  }
-
-  // A verdict on one dtype says nothing of faults that show in the other alone (a lost float64 epsilon): a survivor
-  // that the same cases catch in the other dtype is named as such, and is no gap of this plan.
-  void set_apart_other_dtype() {
-    const DType other = plan_.generation.dtypes.front() == DType::float32 ? DType::float64 : DType::float32;
-    for (Wrong& wrong : wrong_)
-      for (std::size_t i = 0; i < plan_.cases.size() && !wrong.kill.killed; ++i) {
-        Case c = plan_.cases[i];
-        c.dtype = other;
-        const Property& property = *find_property(c.property);
-        Expectation expectation(driver_, c, 2);
-        const Outcome its = property.check(expectation, wrong.form.subject());
-        if (its.finding)
-          wrong.kill = {
-              wrong.kill.form,   wrong.kill.summary,  true,    fmt::format("{} ({} only)", c.property, name(other)),
-              its.finding->kind, its.finding->tensor, label(c)};
-      }
-  }
 
   void join_others() {
     if (!others_.valid()) return;
-    const Others others = others_.get();
-    for (const auto& [tensor, ratio] : others.ratio) {
-      double& worst = of(others.property).known_good_ratio[tensor];
+    const auto [property, shown] = others_.get();
+    for (const auto& [tensor, ratio] : shown.ratio) {
+      double& worst = of(property).known_good_ratio[tensor];
       worst = std::max(worst, ratio);
     }
-    for (const auto& [key, ratio] : others.line) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
+    for (const auto& [key, ratio] : shown.line) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
     // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
-    distrusted_ = distrusted_ || !others.complaints.empty();
-    result_.reasons.insert(result_.reasons.end(), others.complaints.begin(), others.complaints.end());
+    distrusted_ = distrusted_ || !shown.complaints.empty();
+    result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());
   }
 
   void conclude() {
@@ -254,9 +190,9 @@ class Run {
     if (result_.partial) result_.only = plan_.properties;
     result_.waived = settings_.waived;
     result_.known_good = plan_.known_good;
-    if (plan_.generation.dtypes.size() == 1 && !candidate_failed() && !stopped_ && !out_of_budget_)
-      set_apart_other_dtype();
-    for (const Wrong& wrong : wrong_) result_.kills.push_back(wrong.kill);
+    if (!candidate_failed() && !stopped_ && !out_of_budget_)
+      out_of_budget_ = !measure_.finish([this] { return seconds_since(start_) > settings_.budget.count(); });
+    result_.kills = measure_.kills();
     const bool failed = candidate_failed();
     result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
     result_.machine = this_machine();
@@ -320,6 +256,13 @@ class Run {
       return;
     }
     if (distrusted_) raise(Verdict::mistrusted, "");
+    if (block_too_large()) {
+      raise(Verdict::mistrusted,
+            fmt::format("no sequence of the plan fills a block of {}; the largest block that it can fill is {}",
+                        plan_.settings.at("block"), plan_.generation.block));
+      result_.verdict = verdict;
+      return;
+    }
     if (out_of_budget_)
       raise(Verdict::undecided,
             fmt::format("the budget of {} was spent before the plan was through", time_text(settings_.budget.count())));
@@ -327,12 +270,6 @@ class Run {
       raise(Verdict::undecided, fmt::format("partial: only {} was asked for; nothing wrong was found in it",
                                             fmt::join(plan_.properties, ", ")));
     else if (!out_of_budget_) {
-      if (const auto block = plan_.settings.find("block");
-          block != plan_.settings.end() && block->second > plan_.generation.block)
-        raise(Verdict::mistrusted,
-              fmt::format("the plan covered too little: no sequence of it fills a block of {}; the "
-                          "largest that it can fill is {}",
-                          block->second, plan_.generation.block));
       if (const auto missing = result_.coverage.missing(); !missing.empty())
         raise(Verdict::mistrusted, fmt::format("the plan covered too little: no case of {}", fmt::join(missing, ", ")));
       std::vector<std::string> survivors;
@@ -347,13 +284,11 @@ class Run {
     result_.verdict = verdict;
   }
 
-  const Workshop& workshop_;
   const Driver& driver_;
   const Plan& plan_;
   const JudgeSettings& settings_;
   Attached candidate_;
-  std::deque<Attached> good_;
-  std::deque<Wrong> wrong_;
+  Measure measure_;
   Result result_;
   std::map<std::string, Line> lines_;  // by "tensor size"
   std::future<Others> others_;

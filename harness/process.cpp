@@ -42,6 +42,7 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"backward_twice", call.backward_twice},
           {"record_graph", call.record_graph},
           {"tracked_inputs", call.tracked_inputs},
+          {"watch_heap", call.watch_heap},
           {"continues", call.continues},
           {"requires_grad", call.gradients},
           {"bytes", plan.bytes},
@@ -167,6 +168,7 @@ std::vector<FormInfo> read_forms(const Json& list) {
     form.at("name").get_to(info.name);
     form.at("role").get_to(info.role);
     form.at("summary").get_to(info.summary);
+    form.at("shown_by").get_to(info.shown_by);
     form.at("settings").get_to(info.settings);
     form.at("bit_equal_reruns").get_to(info.bit_equal_reruns);
     form.at("bit_equal_threads").get_to(info.bit_equal_threads);

@@ -32,6 +32,7 @@ struct FormInfo {
   std::string name;
   std::string role;  // reference, candidate or wrong
   std::string summary;
+  std::string shown_by;                          // of a wrong form: the property that is expected to catch it
   std::map<std::string, std::int64_t> settings;  // parameters and their defaults
   bool bit_equal_reruns = true;
   bool bit_equal_threads = false;

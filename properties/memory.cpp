@@ -89,7 +89,8 @@ Outcome check_peak(Expectation& expectation, const Subject& subject) {
 
 // The same call again and again: after a few, nothing new stays.
 Outcome check_kept(Expectation& expectation, const Subject& subject) {
-  const Call call = call_of(expectation, subject);
+  Call call = call_of(expectation, subject);
+  call.watch_heap = true;
   const std::vector<Answer> answers = subject.call_fresh(std::vector<Call>(calls_to_settle + calls_to_watch + 1, call));
   Outcome outcome;
   std::int64_t kept = 0;

@@ -50,6 +50,7 @@ Json describe_forms() {
                    {"name", form.name},
                    {"role", name(form.role)},
                    {"summary", form.summary},
+                   {"shown_by", form.shown_by},
                    {"settings", form.settings},
                    {"bit_equal_reruns", form.declares.bit_equal_reruns},
                    {"bit_equal_threads", form.declares.bit_equal_threads},

@@ -1,0 +1,141 @@
+#include "harness/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "properties/cases.h"
+
+namespace fractus {
+namespace {
+
+// Each piece of work by whichever of two threads is free; what one throws ends the others and goes on.
+void by_two(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr thrown[2];
+  const auto loop = [&](std::exception_ptr& mine) {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      mine = std::current_exception();
+      next = count;
+    }
+  };
+  if (count > 1) {
+    std::thread other([&] { loop(thrown[1]); });
+    loop(thrown[0]);
+    other.join();
+  } else {
+    loop(thrown[0]);
+  }
+  for (const std::exception_ptr& each : thrown)
+    if (each) std::rethrow_exception(each);
+}
+
+}  // namespace
+
+std::string line_key(const Driver& driver, const std::string& tensor, const Case& c) {
+  return fmt::format("{} {}", tensor, size_class(driver, c));
+}
+
+Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& plan) : driver_(driver), plan_(plan) {
+  for (const std::string& name : plan.known_good)
+    good_.emplace_back(workshop, *workshop.find_form(plan.kernel, name), std::map<std::string, std::int64_t>{});
+  for (const std::string& name : plan.known_wrong) {
+    const FormInfo& info = *workshop.find_form(plan.kernel, name);
+    std::map<std::string, std::int64_t> settings;
+    // Faults between blocks show where the shapes have borders, so a known-wrong form takes the plan's block; those
+    // inside a block need two tokens in it.
+    if (info.settings.contains("block")) settings["block"] = std::max<std::int64_t>(2, plan.generation.block);
+    wrong_.push_back({.form = Attached(workshop, info, settings),
+                      .kill = {.form = name, .summary = info.summary},
+                      .shown_by = contains(plan.properties, info.shown_by) ? info.shown_by : ""});
+  }
+}
+
+Shown Measure::run(const Property& property, Expectation& expectation, bool known_good) {
+  const Case& c = expectation.of();
+  const std::vector<Wrong*> wrong =
+      living([&](const Wrong& form) { return form.shown_by.empty() || form.shown_by == property.name; });
+  const std::size_t good = known_good ? good_.size() : 0;
+  std::vector<Outcome> outcomes(good);
+  by_two(good + wrong.size(), [&](std::size_t i) {
+    if (i < good)
+      outcomes[i] = property.check(expectation, good_[i].subject());
+    else
+      try_on(property, expectation, {wrong[i - good]}, "");
+  });
+
+  Shown shown;
+  for (std::size_t i = 0; i < good; ++i) {
+    if (outcomes[i].finding) {  // its ratios would loosen the line
+      shown.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", good_[i].form().name,
+                                             c.property, outcomes[i].finding->text, label(c)));
+      continue;
+    }
+    for (const auto& [tensor, ratio] : outcomes[i].worst_ratio) {
+      double& worst = shown.ratio[fmt::format("{} {}", name(c.dtype), tensor)];
+      worst = std::max(worst, ratio);
+      double& line = shown.line[line_key(driver_, tensor, c)];
+      line = std::max(line, ratio);
+    }
+  }
+  return shown;
+}
+
+void Measure::try_on(const Property& property, Expectation& expectation, std::vector<Wrong*> forms,
+                     const std::string& note) {
+  for (Wrong* wrong : forms) {
+    const Outcome its = property.check(expectation, wrong->form.subject());
+    if (!its.finding) continue;
+    wrong->kill.killed = true;
+    wrong->kill.property = property.name + note;
+    wrong->kill.kind = its.finding->kind;
+    wrong->kill.tensor = its.finding->tensor;
+    wrong->kill.where = label(expectation.of());
+  }
+}
+
+bool Measure::finish(const std::function<bool()>& out_of_time) {
+  struct Pass {
+    DType dtype;
+    std::string note;
+  };
+  std::vector<std::optional<Pass>> passes{std::nullopt};
+  if (plan_.generation.dtypes.size() == 1) {
+    const DType other = plan_.generation.dtypes.front() == DType::float32 ? DType::float64 : DType::float32;
+    passes.push_back(Pass{other, fmt::format(" ({} only)", name(other))});
+  }
+  for (const std::optional<Pass>& pass : passes)
+    for (Case c : plan_.cases) {
+      const std::vector<Wrong*> forms =
+          living([&](const Wrong& form) { return pass || (!form.shown_by.empty() && form.shown_by != c.property); });
+      if (forms.empty()) continue;
+      if (out_of_time()) return false;
+      if (pass) c.dtype = pass->dtype;
+      const Property& property = *find_property(c.property);
+      by_two(forms.size(), [&](std::size_t i) {
+        Expectation expectation(driver_, c, 1);  // one each: it is evaluated by whoever asks first
+        try_on(property, expectation, {forms[i]}, pass ? pass->note : "");
+      });
+    }
+  return true;
+}
+
+std::vector<Measure::Wrong*> Measure::living(const std::function<bool(const Wrong&)>& which) {
+  std::vector<Wrong*> forms;
+  for (Wrong& wrong : wrong_)
+    if (!wrong.kill.killed && which(wrong)) forms.push_back(&wrong);
+  return forms;
+}
+
+std::vector<Kill> Measure::kills() const {
+  std::vector<Kill> list;
+  for (const Wrong& wrong : wrong_) list.push_back(wrong.kill);
+  return list;
+}
+
+}  // namespace fractus

@@ -1,0 +1,57 @@
+// The other forms of a kernel as the measure of a plan: known-good ones show how near to its bound a right form comes,
+// known-wrong ones what the plan can see.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/attached.h"
+#include "harness/plan.h"
+#include "reports/result.h"
+
+namespace fractus {
+
+// What the known-good forms showed on one case.
+struct Shown {
+  std::map<std::string, double> ratio;  // worst error over bound, by "dtype tensor"
+  std::map<std::string, double> line;   // ... by "tensor size class"
+  std::vector<std::string> complaints;  // a known-good form that breaks its contract
+};
+
+class Measure {
+ public:
+  Measure(const Workshop& workshop, const Driver& driver, const Plan& plan);
+
+  // One case of the plan, already evaluated for the candidate, so that the expectation is only read: put to those
+  // known-wrong forms that live and are expected to show here, and to the known-good ones where they are asked for.
+  Shown run(const Property& property, Expectation& expectation, bool known_good);
+
+  // Puts the cases that the living known-wrong forms have been spared to them, and where the plan has one dtype alone,
+  // all cases in the other one: a fault that shows there only is no gap of this plan, and is named as such. False where
+  // `out_of_time` cut it short.
+  bool finish(const std::function<bool()>& out_of_time);
+
+  std::vector<Kill> kills() const;
+
+ private:
+  struct Wrong {
+    Attached form;
+    Kill kill;
+    std::string shown_by;  // empty: by any property
+  };
+  void try_on(const Property& property, Expectation& expectation, std::vector<Wrong*> forms, const std::string& note);
+  std::vector<Wrong*> living(const std::function<bool(const Wrong&)>& which);
+
+  const Driver& driver_;
+  const Plan& plan_;
+  std::deque<Attached> good_;
+  std::deque<Wrong> wrong_;
+};
+
+// "y T 64-127": what the tighter line compares; cases of one length class have comparably tight bounds.
+std::string line_key(const Driver& driver, const std::string& tensor, const Case& c);
+
+}  // namespace fractus
