@@ -134,6 +134,7 @@ class Run {
   }
 
   void draw_line(const Case& c, const Outcome& outcome) {
+    if (!on_line(driver_, c)) return;
     for (const auto& [tensor, ratio] : outcome.worst_ratio) {
       Line& line = lines_[line_key(driver_, tensor, c)];
       ++line.cases;
@@ -236,6 +237,13 @@ class Run {
   // The worst fact decides: a broken run before other numbers, those before doubt about the run itself, that before
   // doubt about the numbers.
   void decide() {
+    if (block_too_large()) {
+      result_.verdict = Verdict::mistrusted;
+      result_.reasons = {
+          fmt::format("no sequence of the plan fills a block of {}; the largest block that it can fill is {}",
+                      plan_.settings.at("block"), plan_.generation.block)};
+      return;
+    }
     Verdict verdict = Verdict::equivalent;
     const auto raise = [&](Verdict to, const std::string& reason) {
       static constexpr Verdict order[] = {Verdict::equivalent, Verdict::undecided, Verdict::mistrusted,
@@ -256,13 +264,6 @@ class Run {
       return;
     }
     if (distrusted_) raise(Verdict::mistrusted, "");
-    if (block_too_large()) {
-      raise(Verdict::mistrusted,
-            fmt::format("no sequence of the plan fills a block of {}; the largest block that it can fill is {}",
-                        plan_.settings.at("block"), plan_.generation.block));
-      result_.verdict = verdict;
-      return;
-    }
     if (out_of_budget_)
       raise(Verdict::undecided,
             fmt::format("the budget of {} was spent before the plan was through", time_text(settings_.budget.count())));

@@ -37,6 +37,8 @@ void by_two(std::size_t count, const std::function<void(std::size_t)>& work) {
 
 }  // namespace
 
+bool on_line(const Driver& driver, const Case& c) { return !contains(driver.aligned_fills, c.fill); }
+
 std::string line_key(const Driver& driver, const std::string& tensor, const Case& c) {
   return fmt::format("{} {}", tensor, size_class(driver, c));
 }
@@ -79,6 +81,7 @@ Shown Measure::run(const Property& property, Expectation& expectation, bool know
     for (const auto& [tensor, ratio] : outcomes[i].worst_ratio) {
       double& worst = shown.ratio[fmt::format("{} {}", name(c.dtype), tensor)];
       worst = std::max(worst, ratio);
+      if (!on_line(driver_, c)) continue;
       double& line = shown.line[line_key(driver_, tensor, c)];
       line = std::max(line, ratio);
     }

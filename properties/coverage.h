@@ -12,6 +12,7 @@ namespace fractus {
 
 struct Coverage {
   std::map<std::string, std::int64_t> cases;  // by class; a class that has to be there and is not stands at 0
+  std::map<DType, Dims> largest;              // by dtype, the largest value of each extent by itself
 
   std::vector<std::string> missing() const;
 };

@@ -33,6 +33,7 @@ struct Driver {
 
   std::vector<std::string> fills;               // every distribution that `fill` knows, ordinary ones first
   std::vector<std::string> smooth_fills;        // those that the rounding and gradient properties draw from
+  std::vector<std::string> aligned_fills;       // those whose roundings all point one way: they use much of any bound
   std::string exact_fill, exact_backward_fill;  // lattices: outputs only, and gradients too
   std::vector<std::string> wide_fills;          // lattices in which one tensor fills the significand
   std::string choice_fill;                      // aims at the kernel's discrete choices; empty where it has none

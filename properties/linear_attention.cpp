@@ -86,6 +86,7 @@ const Driver& driver() {
       .fills = fill_names(),
       .smooth_fills = {"feature", "signed", "small_denominators", "zero_rows", "cancelling", "magnitudes", "wild",
                        "sparse", "one_hot", "constant"},
+      .aligned_fills = {"constant"},
       .exact_fill = "lattice",
       .exact_backward_fill = "lattice_balanced",
       .wide_fills = wide_fill_names(),

@@ -86,6 +86,8 @@ json to_json(const Finding& finding) {
 }
 
 json to_json(const Result& result) {
+  json largest = json::object();
+  for (const auto& [dtype, dims] : result.coverage.largest) largest[std::string(name(dtype))] = dims;
   json j{{"format", "fractus-verify result 1"},
          {"verdict", name(result.verdict)},
          {"reasons", result.reasons},
@@ -103,6 +105,7 @@ json to_json(const Result& result) {
          {"waiver_uses", waiver_uses(result)},
          {"known_good", result.known_good},
          {"coverage", result.coverage.cases},
+         {"largest", largest},
          {"mutants", mutants_of(result)},
          {"machine", result.machine},
          {"candidate_output", result.candidate_output},

@@ -103,6 +103,12 @@ void add_coverage(std::string& page, const Result& result) {
     page += fmt::format("- every property but {}: this run was restricted by `--only`\n", fmt::join(result.only, ", "));
   if (result.dtypes.size() == 1)
     page += fmt::format("- any dtype but {}: this run was restricted by `--dtype`\n", result.dtypes[0]);
+  for (const auto& [dtype, dims] : result.coverage.largest) {
+    std::string extents;
+    for (const auto& [symbol, extent] : dims)
+      extents += fmt::format("{}{} {}", extents.empty() ? "" : ", ", symbol, extent);
+    page += fmt::format("- {} beyond {}, each the largest that was tried, not all of them at once\n", name(dtype), extents);
+  }
   page +=
       "- other devices than the CPU, other machines than the one below, inputs outside the contract's domain, double "
       "backward\n";

@@ -250,11 +250,9 @@ std::vector<const Form*> forms_where(const std::function<bool(const Form&)>& hol
 }
 
 const std::string crashing = "wrong_crashes_at_prime_groups";  // has a test of its own
-const std::string lavish = "wrong_memory_understated";         // its numbers are right; the memory property catches it
 
 bool is_right(const Form& form) { return form.role != Role::wrong; }
 bool is_right_in_blocks(const Form& form) { return is_right(form) && form.settings.contains("block"); }
-bool is_wrong(const Form& form) { return form.role == Role::wrong && form.name != crashing && form.name != lavish; }
 
 struct FormTest : testing::TestWithParam<const Form*> {
   // Fresh memory holds NaN, so an element that nobody wrote shows.
@@ -266,7 +264,6 @@ std::string name_of(const testing::TestParamInfo<const Form*>& info) { return in
 
 struct RightForm : FormTest {};
 struct BlockForm : FormTest {};
-struct WrongForm : FormTest {};
 
 // Protects: the form that was asked for is the one that is judged. A second file under a taken name, a kernel that does
 // not exist, a name that is a path: none is kept, and each complaint names its file.
@@ -339,20 +336,8 @@ TEST_P(RightForm, NamesTheTensorThatDoesNotFit) {
   EXPECT_NE(complaint(4, at::ones({1, 4}, at::kDouble)).find(": z0: "), std::string::npos);
 }
 
-TEST_P(WrongForm, DiffersSomewhere) {
-  const auto differs = [&](const Case& c) {
-    try {
-      return !broken(form(), c).empty();
-    } catch (const std::exception&) {
-      return true;
-    }
-  };
-  EXPECT_TRUE(std::any_of(cases().begin(), cases().end(), differs)) << form().summary;
-}
-
 INSTANTIATE_TEST_SUITE_P(Forms, RightForm, testing::ValuesIn(forms_where(is_right)), name_of);
 INSTANTIATE_TEST_SUITE_P(Forms, BlockForm, testing::ValuesIn(forms_where(is_right_in_blocks)), name_of);
-INSTANTIATE_TEST_SUITE_P(Forms, WrongForm, testing::ValuesIn(forms_where(is_wrong)), name_of);
 
 // No case has a prime above 4 groups, so this form also shows that what the wrong ones are made of is right.
 TEST(WrongFormDeathTest, CrashesAtPrimeGroupsAlone) {

@@ -157,6 +157,28 @@ TEST(Judge, WaivesWhatWasWaivedAndNoMore) {
   EXPECT_EQ(judged(edges, true, {"shared-edges"}).verdict, Verdict::undecided);
 }
 
+// Protects: what the known-wrong forms are for. Each is caught by the property that its file names: a fault that shows
+// elsewhere is another one than was meant.
+TEST(Judge, CatchesEachWrongFormWhereItIsMeantToShow) {
+  const Result result = judged(plan_of("chunked"));
+  ASSERT_EQ(result.verdict, Verdict::equivalent) << (result.reasons.empty() ? "" : result.reasons.front());
+  EXPECT_GT(result.kills.size(), 100u);
+  for (const Kill& kill : result.kills)
+    EXPECT_EQ(kill.property, real_workshop().find_form("linear_attention", kill.form)->shown_by) << kill.form;
+}
+
+// Protects: a large block is answered for at once, and not with trust.
+TEST(Judge, TrustsNoBlockThatNoSequenceFills) {
+  const Result result = judged(make_plan({.driver = &driver(),
+                                          .candidate = *real_workshop().find_form("linear_attention", "chunked"),
+                                          .settings = {{"block", 512}}},
+                                         real_workshop().forms()));
+  EXPECT_EQ(result.verdict, Verdict::mistrusted);
+  EXPECT_LT(result.seconds, 2);
+  ASSERT_FALSE(result.reasons.empty());
+  EXPECT_NE(result.reasons.front().find("block of 512"), std::string::npos) << result.reasons.front();
+}
+
 // Protects: a waiver is of use. The plan still sees every known-wrong form, by the waived cases too, so the rest of the
 // contract can end EQUIVALENT.
 TEST(Judge, WaivedFormsCanBeEquivalent) {
