@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -84,7 +85,8 @@ int fuzz(const Options& options) {
   settings.progress = [&](std::int64_t cases, double seconds) {
     if (seconds - shown_at < (terminal ? 0.2 : 30)) return;
     shown_at = seconds;
-    say(fmt::format("{}{} cases, {}{}", terminal ? "\r\033[K" : "", cases, time_text(seconds), terminal ? "" : "\n"));
+    say(fmt::format("{}{} cases, {}{}", terminal ? "\r\033[K" : "", cases, time_text(std::round(10 * seconds) / 10),
+                    terminal ? "" : "\n"));
   };
   FuzzResult result;
   try {

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 
@@ -24,8 +25,8 @@ int golden(const Options& options) {
   nlohmann::json json{{"passed", result.passed()}, {"skipped", result.skipped}, {"cases", nlohmann::json::array()}};
   std::string text;
   for (const GoldenLine& line : result.lines) {
-    text += fmt::format("  {:<6} {:<22} {:<22} {:.3g} of the bound{}{}\n", line.passed ? "passed" : "FAILED", line.file,
-                        line.what, line.worst_ratio, line.text.empty() ? "" : "  ", line.text);
+    text += fmt::format("  {:<6} {:<22} {:<22} {:.3g} of the bound{}{}\n", line.passed ? "passed" : "FAILED",
+                        visible(line.file), line.what, line.worst_ratio, line.text.empty() ? "" : "  ", line.text);
     json["cases"].push_back({{"file", line.file},
                              {"what", line.what},
                              {"passed", line.passed},
@@ -33,7 +34,7 @@ int golden(const Options& options) {
                              {"text", line.text}});
   }
   for (const std::string& file : result.skipped)
-    text += fmt::format("  skipped {}: this build has no such kernel\n", file);
+    text += fmt::format("  skipped {}: this build has no such kernel\n", visible(file));
   text += fmt::format("{}  {} comparisons, {} files skipped\n", result.passed() ? "PASSED" : "DIFFERENT",
                       result.lines.size(), result.skipped.size());
   if (options.json != "-") try_to_write("the text", [&] { print_whole(text); });

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
+#include "reports/words.h"
 
 namespace {
 
@@ -120,16 +121,17 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   fractus::cli::prepare_process();
-  using fractus::cli::say;
+  using fractus::cli::say, fractus::visible_lines;
   try {
     return run(argc, argv);
   } catch (const fractus::cli::UsageError& e) {
-    say(fmt::format("fractus-verify: {}\nTry: ./fractus-verify --help\n", e.what()));
+    // It may quote what a file or a form says.
+    say(fmt::format("fractus-verify: {}\nTry: ./fractus-verify --help\n", visible_lines(e.what())));
     return fractus::cli::bad_usage;
   } catch (const fractus::cli::ClosedPipe&) {
     fractus::cli::end_by_closed_pipe();
   } catch (const std::exception& e) {
-    say(fmt::format("fractus-verify: {}\n", e.what()));
+    say(fmt::format("fractus-verify: {}\n", visible_lines(e.what())));
   } catch (...) {
     say("fractus-verify: something that is no std::exception was thrown\n");
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <string>
 
 #include "cli/streams.h"
@@ -15,15 +16,16 @@ namespace fractus::cli {
 class ProgressLine {
  public:
   void operator()(const Progress& p) {
+    const std::string time = time_text(std::round(10 * p.seconds) / 10);
     if (terminal_) {
       if (p.seconds - shown_at_ < 0.1) return;
       shown_at_ = p.seconds;
       say(fmt::format("\r\033[K{:3.0f} %  {}  {} of {} cases, {}",
                       100.0 * static_cast<double>(p.done) / static_cast<double>(p.total), p.property, p.done, p.total,
-                      time_text(p.seconds)));
+                      time));
     } else if (p.property != property_) {
       property_ = p.property;
-      say(fmt::format("{}: from case {} of {}, {}\n", p.property, p.done + 1, p.total, time_text(p.seconds)));
+      say(fmt::format("{}: from case {} of {}, {}\n", p.property, p.done + 1, p.total, time));
     }
   }
 

@@ -7,6 +7,7 @@
 #include "cli/usage.h"
 #include "harness/fixture.h"
 #include "reports/result.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 
@@ -47,7 +48,7 @@ int replay(const Options& options) {
   }
 
   const Verdict verdict = !finding ? Verdict::equivalent : finding->broken ? Verdict::failed : Verdict::different;
-  std::string text = fmt::format("{} {}\n  {}\n", fixture.c.kernel, chosen.form.name, label(fixture.c));
+  std::string text = fmt::format("{} {}\n  {}\n", fixture.c.kernel, chosen.form.name, visible(label(fixture.c)));
   if (finding) {
     text += fmt::format("  {}\n", finding->text);
     if (!finding->index.empty())

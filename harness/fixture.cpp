@@ -115,6 +115,10 @@ void require_sound(const Case& c, const Contract& contract) {
   for (const std::string& symbol : contract.dim_symbols)
     if (!c.dims.contains(symbol) || c.dims.at(symbol) < 0)
       throw std::invalid_argument(fmt::format("field 'dims': wanted an extent of 0 or more for {}", symbol));
+  for (const auto& [symbol, extent] : c.dims)
+    if (!contains(contract.dim_symbols, symbol))
+      throw std::invalid_argument(fmt::format("field 'dims': wanted extents of {}, got one of '{}'",
+                                              fmt::join(contract.dim_symbols, ", "), symbol));
   for (const TensorSpec& spec : contract.inputs) {
     double elements = 1;  // as a double, since hostile extents overflow an integer
     for (const std::string& symbol : spec.dims) elements *= static_cast<double>(c.dims.at(symbol));

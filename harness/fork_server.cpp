@@ -219,12 +219,13 @@ Json Server::first_answer(std::chrono::milliseconds patience) {
   }
   const std::string last_words(tail_of(visible_lines(last_errors), 2000));
   // The forms' files are linked into the worker, and their static objects are made before its first line runs.
-  throw std::runtime_error(fmt::format(
-      "the worker {} did not come up: {}. The likely cause is the static initialiser of a form, so a file under "
-      "candidates/, reference/ or fixtures/ that was added or changed last.{}",
-      path, trouble,
-      last_words.empty() ? " It wrote nothing to its standard error."
-                         : fmt::format(" The last that it wrote to its standard error:\n{}", last_words)));
+  throw std::runtime_error(
+      fmt::format("the worker {} did not come up: {}. The likely cause, unless its own words name another, is the "
+                  "static initialiser of a form, so a file under "
+                  "candidates/, reference/ or fixtures/ that was added or changed last.{}",
+                  path, trouble,
+                  last_words.empty() ? " It wrote nothing to its standard error."
+                                     : fmt::format(" The last that it wrote to its standard error:\n{}", last_words)));
 }
 
 Json Server::ask(const Json& question, std::span<const int> descriptors) {

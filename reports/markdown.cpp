@@ -44,7 +44,7 @@ void add_properties(std::string& page, const Result& result) {
   page += "\n";
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
-    if (!p.reason.empty()) page += " " + cell(p.reason) + ".";
+    if (!p.reason.empty()) page += fmt::format(" {}.", cell(p.reason));
     for (const auto& [waiver, times] : p.waived) page += fmt::format(" Waived: {} ({} cases).", waiver, times);
     if (!p.known_good_ratio.empty()) page += fmt::format(" Known-good forms: {}.", ratios(p.known_good_ratio));
     page += "\n";

@@ -73,6 +73,7 @@ std::string_view tail_of(std::string_view text, std::size_t most) {
 }
 
 std::string time_text(double seconds) {
+  if (seconds == 0) return "0 s";
   if (seconds < 1) return with_unit(seconds * 1e3, "ms");
   if (seconds < 300) return with_unit(seconds, "s");
   if (seconds < 3 * 3600) return with_unit(seconds / 60, "min");

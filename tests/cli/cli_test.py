@@ -79,6 +79,17 @@ class Usage(unittest.TestCase):
             self.refused(argument, command)
         self.refused("no candidate", "fuzz")
 
+    def test_worker_that_does_not_come_up(self):
+        """A form's static initialiser ends the worker before it can name the form; where to look is said all the same."""
+        with tempfile.TemporaryDirectory() as folder:
+            worker = pathlib.Path(folder) / "worker"
+            worker.write_text("#!/bin/sh\nprintf 'what\\033[2J went wrong\\n' >&2\nkill -SEGV $$\n")
+            worker.chmod(0o755)
+            done = run("list", env={**os.environ, "FRACTUS_WORKER": str(worker)})
+        self.assertEqual(done.returncode, 70, done.stderr)
+        for words in ("signal 11", "static initialiser", "candidates/", "what\\x1b[2J went wrong"):
+            self.assertIn(words, done.stderr)
+
     def test_list_is_quick(self):
         start = time.monotonic()
         done = run("list", "--json", "-")
@@ -339,6 +350,7 @@ class Fixtures(unittest.TestCase):
         self.replay(self.edited(["inputs", 0, "shape"], [-1, 1, 1]), 64, "wanted q of shape")
         self.replay(self.edited(["inputs"], self.fixture["inputs"][:-1]), 64, "wanted 5 tensors")
         self.replay(self.edited(["case", "dims", "T"], 1.5), 64, "'dims'")
+        self.replay(self.edited(["case", "dims", "\033[2J"], 1), 64, "wanted extents of G, T, D, got one of '\\x1b[2J'")
         self.replay(self.edited(["case", "dims", "T"], 2**64), 64, "'dims'")
         self.replay(self.edited(["case", "seed"], -1), 64, "'seed'")
         self.replay(self.edited(["case", "dtype"], "int64"), 64, "'dtype'")
@@ -386,7 +398,6 @@ class Fixtures(unittest.TestCase):
 
     def test_another_property(self):
         """A case that is none of its property's: refused, not run without what the property needs."""
-        self.replay(self.edited(["case", "property"], "exact"), 64, "lattice")
         self.replay(self.edited(["case", "property"], "repeat"), 64, "variant")
         self.replay(self.edited(["case", "property"], "carry"), 64, "pieces")
         carry = self.edited(["case", "property"], "carry")

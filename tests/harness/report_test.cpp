@@ -26,6 +26,7 @@ TEST(Words, ForeignTextIsVisible) {
 }
 
 TEST(Words, TimesHaveAFittingUnit) {
+  EXPECT_EQ(time_text(0), "0 s");
   EXPECT_EQ(time_text(0.001), "1 ms");
   EXPECT_EQ(time_text(0.0004), "0.4 ms");
   EXPECT_EQ(time_text(11.34), "11.3 s");
