@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <future>
+#include <semaphore>
 
 #include "harness/attached.h"
 #include "harness/explain.h"
@@ -29,7 +30,8 @@ constexpr int quarantine_cases = 10;
 constexpr double most_undecidable = 0.25;
 // Known-good forms run the cases up to this size; beyond it the quadratic reference would cost more than all the rest.
 constexpr std::int64_t most_elements_for_all = 20'000;
-constexpr int most_deaths = 3;  // of the candidate's process, after which the run stops
+constexpr int most_waiting = 8;  // cases that the known-good and known-wrong forms may be behind
+constexpr int most_deaths = 3;   // of the candidate's process, after which the run stops
 
 std::int64_t size_of(const Problem& problem) {
   std::int64_t elements = 0;
@@ -121,15 +123,8 @@ class Run {
       add_ratios(record.worst_ratio, c.dtype, outcome);
       if (sets_line(property, *expectation)) draw_line(c, outcome);
     }
-    // The others take this case while the candidate takes the next. A waived case counts like any other for what the
-    // plan can see.
-    if (!record.finding) {
-      join_others();
-      if (!candidate_failed())
-        others_ = std::async(std::launch::async, [this, &property, expectation] {
-          return Others{property.name, measure_.run(property, *expectation, sets_line(property, *expectation))};
-        });
-    }
+    // A waived case counts like any other for what the plan can see.
+    if (!record.finding && !candidate_failed()) hand_over(property, expectation);
     record.seconds += seconds_since(start);
   }
 
@@ -159,22 +154,33 @@ class Run {
     return block != plan_.settings.end() && block->second > plan_.generation.block;
   }
 
-  struct Others {
-    std::string property;
-    Shown shown;
-  };
+  // The others follow the candidate a few cases behind, on the other core. One case waits for the one before it, so
+  // nothing that they touch needs a lock.
+  void hand_over(const Property& property, std::shared_ptr<Expectation> expectation) {
+    struct Leaving {
+      std::counting_semaphore<>& room;
+      ~Leaving() { room.release(); }
+    };
+    room_.acquire();
+    others_ = std::async(std::launch::async, [this, &property, expectation, before = std::move(others_)]() mutable {
+      const Leaving leaving{room_};
+      if (before.valid()) before.get();
+      shown_.emplace_back(property.name, measure_.run(property, *expectation, sets_line(property, *expectation)));
+    });
+  }
 
   void join_others() {
-    if (!others_.valid()) return;
-    const auto [property, shown] = others_.get();
-    for (const auto& [tensor, ratio] : shown.ratio) {
-      double& worst = of(property).known_good_ratio[tensor];
-      worst = std::max(worst, ratio);
+    if (others_.valid()) others_.get();
+    for (const auto& [property, shown] : shown_) {
+      for (const auto& [tensor, ratio] : shown.ratio) {
+        double& worst = of(property).known_good_ratio[tensor];
+        worst = std::max(worst, ratio);
+      }
+      for (const auto& [key, ratio] : shown.line) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
+      // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
+      distrusted_ = distrusted_ || !shown.complaints.empty();
+      result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());
     }
-    for (const auto& [key, ratio] : shown.line) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
-    // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
-    distrusted_ = distrusted_ || !shown.complaints.empty();
-    result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());
   }
 
   void conclude() {
@@ -292,7 +298,9 @@ class Run {
   Measure measure_;
   Result result_;
   std::map<std::string, Line> lines_;  // by "tensor size"
-  std::future<Others> others_;
+  std::counting_semaphore<> room_{most_waiting};
+  std::vector<std::pair<std::string, Shown>> shown_;  // by property; of the cases that the others have run
+  std::future<void> others_;                          // ends when the last of them has
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
 };
