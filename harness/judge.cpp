@@ -110,6 +110,7 @@ class Run {
     record.undecidable += outcome.undecidable;
     record.choices_in_doubt += outcome.choices_in_doubt;
     record.bit_equal += outcome.bit_equal;
+    if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
     if (!outcome.note.empty()) record.notes.push_back(outcome.note);
     count(result_.coverage, driver_, plan_.generation, c, outcome);
     if (outcome.finding && contains(settings_.waived, outcome.finding->waiver)) {

@@ -86,6 +86,7 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
 void count(Coverage& coverage, const Driver& driver, const PlanSettings& settings, const Case& c,
            const Outcome& outcome) {
   for (const std::string& name : classes_of(driver, settings, c, outcome)) ++coverage.cases[name];
+  if (outcome.elements == 0) return;  // no number was compared
   for (const auto& [symbol, extent] : c.dims) {
     std::int64_t& largest = coverage.largest[c.dtype][symbol];
     largest = std::max(largest, extent);

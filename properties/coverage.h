@@ -12,7 +12,8 @@ namespace fractus {
 
 struct Coverage {
   std::map<std::string, std::int64_t> cases;  // by class; a class that has to be there and is not stands at 0
-  std::map<DType, Dims> largest;              // by dtype, the largest value of each extent by itself
+  std::map<DType, Dims>
+      largest;  // by dtype, the largest value of each extent by itself with which numbers were compared
 
   std::vector<std::string> missing() const;
 };

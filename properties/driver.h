@@ -20,6 +20,8 @@ namespace fractus {
 struct Problem {
   std::vector<std::optional<Array>> inputs;      // in the contract's order
   std::vector<std::optional<Array>> cotangents;  // by output
+  // The chance that such a draw does not tell a wrong polynomial from the right one, where the fill knows it.
+  std::optional<double> escape;
 };
 
 // The values of those tensors that every correct order computes without rounding.

@@ -57,6 +57,7 @@ Outcome check(Expectation& expectation, const Subject& subject) {
   Outcome outcome = compare(expectation, answer);
   outcome.worst_ratio.clear();  // these inputs hardly round: their ratios say nothing of ordinary ones
   demand_exact(expectation, answer, outcome);
+  if (!outcome.finding) outcome.escape = expectation.problem().escape;
   return outcome;
 }
 

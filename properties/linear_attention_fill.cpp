@@ -274,7 +274,12 @@ Problem lattice(Draft& d, Random& random, bool balanced, const Case& c) {
   const int room = balanced ? 6
                             : (domain_exponent - 2 - static_cast<int>(std::log2(static_cast<double>(r)))) /
                                   2;  // S0 takes k's and v's
-  return disguised(d, c, exponent(0, room), exponent(0, room), exponent(-room, room), exponent(-room, room));
+  Problem problem = disguised(d, c, exponent(0, room), exponent(0, room), exponent(-room, room), exponent(-room, room));
+  // S - S' of a wrong form is a polynomial of degree 2 in entries of 2r + 1 values each, drawn anew for every group
+  // (Schwartz 1980, Zippel 1979). That is for a form that is a polynomial of the contract's degrees.
+  if (!balanced && d.G > 0 && d.T > 0)
+    problem.escape = std::pow(2.0 / static_cast<double>(2 * r + 1), static_cast<double>(d.G));
+  return problem;
 }
 
 // One tensor fills the significand to its last bit; the others are 0, or powers of two in so few places that nothing

@@ -41,6 +41,7 @@ json to_json(const PropertyResult& p) {
          {"undecidable", p.undecidable},
          {"choices_in_doubt", p.choices_in_doubt},
          {"bit_equal", p.bit_equal},
+         {"escape", p.escape},
          {"waived", p.waived},
          {"notes", p.notes},
          {"reason", p.reason},

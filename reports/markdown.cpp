@@ -44,6 +44,12 @@ void add_properties(std::string& page, const Result& result) {
   page += "\n";
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
+    if (p.escape > 0)
+      page += fmt::format(
+          " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with "
+          "a "
+          "chance of at most {:.2g}.",
+          p.escape);
     if (!p.reason.empty()) page += fmt::format(" {}.", cell(p.reason));
     for (const auto& [waiver, times] : p.waived) page += fmt::format(" Waived: {} ({} cases).", waiver, times);
     if (!p.known_good_ratio.empty()) page += fmt::format(" Known-good forms: {}.", ratios(p.known_good_ratio));
@@ -107,7 +113,8 @@ void add_coverage(std::string& page, const Result& result) {
     std::string extents;
     for (const auto& [symbol, extent] : dims)
       extents += fmt::format("{}{} {}", extents.empty() ? "" : ", ", symbol, extent);
-    page += fmt::format("- {} beyond {}, each the largest that was tried, not all of them at once\n", name(dtype), extents);
+    page +=
+        fmt::format("- {} beyond {}, each the largest that was tried, not all of them at once\n", name(dtype), extents);
   }
   page +=
       "- other devices than the CPU, other machines than the one below, inputs outside the contract's domain, double "

@@ -33,6 +33,7 @@ struct PropertyResult {
   std::string verdict = "NOT RUN";  // PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT RUN
   std::int64_t planned = 0, cases = 0;
   std::int64_t elements = 0, undecidable = 0, choices_in_doubt = 0, bit_equal = 0;
+  double escape = 0;  // the largest chance of any of its cases to let a wrong polynomial pass; 0: none is claimed
   std::map<std::string, double> worst_ratio;       // by "dtype tensor": error over tolerance
   std::map<std::string, double> known_good_ratio;  // the same of the known-good forms
   std::optional<Finding> finding;
