@@ -28,8 +28,9 @@ constexpr double quarantine_factor = 4;
 constexpr int quarantine_cases = 10;
 // Above this share of elements without a bound a property has not been tried in earnest.
 constexpr double most_undecidable = 0.25;
-// Known-good forms run the cases up to this size; beyond it the quadratic reference would cost more than all the rest.
-constexpr std::int64_t most_elements_for_all = 20'000;
+// Known-good forms run the cases up to this size and length; beyond it the quadratic reference, and the one that goes
+// token by token, would cost more than all the rest.
+constexpr std::int64_t most_elements_for_all = 20'000, most_steps_for_all = 192;
 constexpr int most_waiting = 8;  // cases that the known-good and known-wrong forms may be behind
 constexpr int most_deaths = 3;   // of the candidate's process, after which the run stops
 
@@ -146,8 +147,10 @@ class Run {
                        [](const PropertyResult& r) { return r.finding.has_value(); });
   }
 
-  static bool sets_line(const Property& property, const Expectation& expectation) {
-    return property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all;
+  bool sets_line(const Property& property, const Expectation& expectation) const {
+    const std::string& symbol = driver_.sequence_symbol;
+    return property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all &&
+           (symbol.empty() || expectation.of().dims.at(symbol) <= most_steps_for_all);
   }
 
   bool block_too_large() const {

@@ -57,9 +57,16 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (other != one) c.frozen.push_back(other);
     }
     add(slice, outputs, next_fill()).frozen = optional_inputs(driver);
-    if (settings.live) add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
+    if (!settings.live) continue;
+    add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
+    // As the training run calls it: inputs that are results, the first output's cotangent alone, a state that wants no
+    // gradient.
+    Case& training = add(live_shape(driver, dtype), {outputs.front()}, driver.smooth_fills.front());
+    training.frozen = optional_inputs(driver);
+    training.variant = "computed";
   }
-  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].variant = variants[i % 2];
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    if (cases[i].variant.empty()) cases[i].variant = variants[i % 2];
   return cases;
 }
 

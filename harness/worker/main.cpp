@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -210,6 +211,11 @@ int main() {
   if (fstat(fractus::worker::socket_fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
     std::fputs("fractus-worker is started by fractus-verify, not by hand\n", stderr);
     return 64;
+  }
+  // Threads do not survive a fork, and locks that they hold do: every child would be at risk.
+  if (const auto threads = std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); threads > 1) {
+    fmt::print(stderr, "a form's static initialiser has started threads: {} run before any call\n", threads - 1);
+    return 70;
   }
   fractus::worker::run_server();
   _exit(0);
