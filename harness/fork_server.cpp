@@ -98,8 +98,8 @@ bool looks_ended(const Descriptor& stat) {
 }
 
 // Has the process ended, or been killed, even if it has not come to die yet? From the moment that kill() returns, what
-// ends a process is pending; when the process takes it up, it is flagged instead. Hence two looks: the change from one
-// to the other cannot escape both.
+// ends a process is pending; when the process takes it up, it is flagged instead. Two looks seldom miss it in between,
+// where it may be preempted; then the answer stands, and the next call meets the end.
 bool is_ending(const Descriptor& stat) { return looks_ended(stat) || looks_ended(stat); }
 
 // A verdict must not depend on who asks for it. These change which instructions compute (ATEN_CPU_CAPABILITY, MKL_CBWR,
