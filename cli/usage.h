@@ -26,7 +26,8 @@ std::vector<std::string> nearest(const std::string& wanted, const std::vector<st
 // "30s", "10m", "1h", "500ms", "90" (seconds). Throws UsageError.
 std::chrono::duration<double> duration_from(const std::string& text);
 
-std::vector<std::string> split(const std::string& list);  // at commas
+// At commas. Throws UsageError that names the option where a part is empty.
+std::vector<std::string> split(const std::string& option, const std::string& list);
 
 // A form named on the command line: "chunked" or "chunked:block=16".
 struct Chosen {
