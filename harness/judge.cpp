@@ -77,7 +77,7 @@ class Run {
   }
 
   Result result() {
-    stopped_ = block_too_large();  // nothing that follows could make up for it
+    stopped_ = block_too_large() || !candidate_.form().trouble.empty();  // nothing that follows could make up for it
     for (std::size_t i = 0; i < plan_.cases.size() && !stopped_; ++i) {
       if (settings_.progress)
         settings_.progress({plan_.cases[i].property, i, plan_.cases.size(), seconds_since(start_)});
@@ -244,6 +244,11 @@ class Run {
   // The worst fact decides: a broken run before other numbers, those before doubt about the run itself, that before
   // doubt about the numbers.
   void decide() {
+    if (!candidate_.form().trouble.empty()) {
+      result_.verdict = Verdict::failed;
+      result_.reasons = {candidate_.form().trouble};
+      return;
+    }
     if (block_too_large()) {
       result_.verdict = Verdict::mistrusted;
       result_.reasons = {
