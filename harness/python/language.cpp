@@ -61,7 +61,7 @@ at::Tensor tensor_from(py::handle object, const std::string& name) {
   const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
   // Such an object computes when it is asked for anything; there is no memory to read.
   if (tensor.unsafeGetTensorImpl()->key_set().has(at::DispatchKey::Python))
-    throw std::invalid_argument(fmt::format("{}: wanted a plain tensor, got a {}", name, type_name(object)));
+    throw std::invalid_argument(fmt::format("{}: wanted a plain tensor, got {}", name, type_name(object)));
   return tensor;
 }
 

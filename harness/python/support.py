@@ -16,7 +16,6 @@ _WATCHED = {"torch": torch, "torch.Tensor": torch.Tensor, "torch._C.TensorBase":
             "torch.nn.functional": torch.nn.functional, "torch.linalg": torch.linalg, "torch.special": torch.special,
             "torch.fft": torch.fft, "torch.autograd": torch.autograd, "torch.autograd.Function": torch.autograd.Function}
 _own = {where: {name: value for name, value in vars(owner).items() if callable(value)} for where, owner in _WATCHED.items()}
-_reported = set()
 
 
 class NotThere(Exception):
@@ -28,16 +27,14 @@ class NotThere(Exception):
 
 
 def changes():
-    """A sentence for each function of torch that was replaced, once."""
+    """A sentence for each function of torch that is not what it was, three at most."""
     found = []
     for where, before in _own.items():
         now = vars(_WATCHED[where])
         found += [f"{where}.{name} was replaced" for name, value in before.items() if now.get(name) is not value]
     hidden = vars(torch.Tensor).keys() - _own["torch.Tensor"].keys()
     found += [f"torch.Tensor.{name} was replaced" for name in sorted(hidden) if hasattr(torch._C.TensorBase, name) and callable(getattr(torch.Tensor, name))]
-    fresh = [text for text in found if text not in _reported]
-    _reported.update(fresh)
-    return fresh[:3]
+    return found[:3]
 
 
 def settle():
