@@ -13,6 +13,8 @@ std::string_view name(Layout layout) {
     case Layout::transposed: return "transposed";
     case Layout::column_major: return "column_major";
     case Layout::sliced: return "sliced";
+    case Layout::packed: return "packed";
+    case Layout::shared: return "shared";
     case Layout::expanded: return "expanded";
     case Layout::expanded_middle: return "expanded_middle";
     case Layout::expanded_inner: return "expanded_inner";
@@ -37,6 +39,12 @@ std::vector<bool> expanded_dims(Layout layout, std::size_t rank) {
   if (layout == Layout::expanded_middle && rank >= 3) expanded[1] = true;
   if (layout == Layout::expanded_inner) expanded.back() = true;
   return expanded;
+}
+
+std::optional<std::size_t> shared_with(const std::vector<std::optional<Array>>& inputs, std::size_t i) {
+  for (std::size_t j = 0; j < i; ++j)
+    if (inputs[j] && inputs[j]->shape == inputs[i]->shape) return j;
+  return std::nullopt;
 }
 
 Layout layout_of(const Layouts& layouts, const std::string& tensor) {

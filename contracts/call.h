@@ -21,21 +21,27 @@ enum class Layout {
   transposed,       // the two outermost dimensions change places in memory: x.transpose(0, 1).contiguous() and back
   column_major,     // the two innermost ones do
   sliced,           // every second element of the innermost dimension of a wider, offset buffer
+  packed,           // the middle third of rows three times as wide, as q, k and v come from one projection
+  shared,           // the very memory of the input before it that has its shape, whose values it takes
   expanded,         // outermost stride 0: one group's values for all groups
   expanded_middle,  // the second of three dimensions has stride 0: one token's values for all tokens
   expanded_inner,   // innermost stride 0
   broadcast,        // every stride 0: one number, which is what y.sum() sends back as the cotangent of y
 };
 
-inline constexpr Layout all_layouts[] = {Layout::contiguous,      Layout::offset,         Layout::transposed,
-                                         Layout::column_major,    Layout::sliced,         Layout::expanded,
-                                         Layout::expanded_middle, Layout::expanded_inner, Layout::broadcast};
+inline constexpr Layout all_layouts[] = {Layout::contiguous,     Layout::offset,   Layout::transposed,
+                                         Layout::column_major,   Layout::sliced,   Layout::packed,
+                                         Layout::shared,         Layout::expanded, Layout::expanded_middle,
+                                         Layout::expanded_inner, Layout::broadcast};
 
 std::string_view name(Layout layout);
 Layout layout_from(std::string_view text);  // throws std::invalid_argument
 
 // The dimensions of stride 0 that a layout gives a tensor of this rank.
 std::vector<bool> expanded_dims(Layout layout, std::size_t rank);
+
+// The input before `i` whose memory a shared one takes: the first of its shape.
+std::optional<std::size_t> shared_with(const std::vector<std::optional<Array>>& inputs, std::size_t i);
 
 // By tensor: an input's own name, "dy" for the cotangent of the output y. One that is not named is contiguous.
 using Layouts = std::map<std::string, Layout>;
@@ -53,6 +59,8 @@ struct Call {
   int threads = 1;
   bool backward_twice = false;  // a second backward through the same graph must give the same bits
   bool record_graph = false;    // without cotangents: grad mode on all the same
+  bool computed_inputs =
+      false;  // inputs are results themselves, as in a model, and the gradients those of what they came from
   bool watch_heap = false;      // Answer::heap_bytes is wanted
   bool tracked_inputs = false;  // `gradients` holds with grad mode off too, as under torch.no_grad()
   // In a chain of calls, pairs (input, output): that input is this output of the call before, graph and all, and is

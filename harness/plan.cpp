@@ -52,7 +52,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
                      .dtypes = request.dtypes,
                      .block = block_of(plan.settings),
                      .live = request.preset == "live",
-                     .draws = request.preset == "live" ? 60 : 12};
+                     .draws = request.preset == "live" ? 40 : 12};
 
   const auto wanted = [&](const std::string& property) {
     return request.only.empty() || contains(request.only, property);

@@ -42,6 +42,7 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"backward_twice", call.backward_twice},
           {"record_graph", call.record_graph},
           {"tracked_inputs", call.tracked_inputs},
+          {"computed_inputs", call.computed_inputs},
           {"watch_heap", call.watch_heap},
           {"continues", call.continues},
           {"requires_grad", call.gradients},

@@ -133,6 +133,14 @@ Placement place_as(Layout layout, const std::string& name, const Array& array, s
     placement.storage_offset = 1;
     return placement;
   }
+  if (layout == Layout::packed && rank >= 1) {
+    Shape wider = shape;
+    wider.back() *= 3;
+    Placement placement = protocol::place(name, array.dtype, wider, end);
+    placement.shape = shape;
+    placement.storage_offset = shape.back();
+    return placement;
+  }
   const std::vector<bool> expanded = expanded_dims(layout, rank);
   if (std::find(expanded.begin(), expanded.end(), true) != expanded.end())
     return place_expanded(name, array, expanded, end);
@@ -199,7 +207,18 @@ RegionPlan plan_region(const Contract& contract, const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     plan.inputs.emplace_back();
     const std::string& name = contract.inputs[i].name;
-    if (call.inputs[i]) plan.inputs.back() = place_as(layout_of(call.layouts, name), name, *call.inputs[i], end);
+    if (!call.inputs[i]) continue;
+    const Layout layout = layout_of(call.layouts, name);
+    const auto partner = layout == Layout::shared ? shared_with(call.inputs, i) : std::nullopt;
+    if (!partner) {
+      plan.inputs.back() = place_as(layout, name, *call.inputs[i], end);
+      continue;
+    }
+    if (call.inputs[i]->values != call.inputs[*partner]->values)
+      throw std::invalid_argument(
+          fmt::format("{}: cannot share the memory of {}: its values differ", name, contract.inputs[*partner].name));
+    plan.inputs.back() = plan.inputs[*partner];
+    plan.inputs.back()->name = name;
   }
 
   bool backward = false;
@@ -252,6 +271,7 @@ std::vector<Breach> compare_given(const RegionPlan& plan, const Region& region) 
   const std::byte* before = region.given.data();
   std::int64_t at = 0;
   for (const Placement* placement : by_position(plan)) {
+    if (placement->base < at) continue;  // it shares the memory of one before it
     if (!all_poison(now + at, now + placement->base))
       breaches.push_back({"guard", fmt::format("wrote before the first element of {}", placement->name)});
     at = placement->base + placement->storage_bytes;

@@ -60,6 +60,14 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (const Case chained = as_graph(c); turn % 2 == 0 && chained.pieces.size() > 1) cases.push_back(chained);
         ++turn;
       }
+    for (const std::vector<std::int64_t>& pieces : {std::vector<std::int64_t>{2, 3}, {1, 1, 3}, {0, 4, 1}}) {
+      Case c = base_case(driver, self, dtype, live_slice(driver), driver.smooth_fills[turn++ % 3]);
+      c.pieces = pieces;
+      c.cotangents = output_names(driver);
+      c.variant = "detached";
+      cases.push_back(c);
+      cases.push_back(as_graph(c));
+    }
   }
   return cases;
 }

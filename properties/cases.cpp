@@ -35,6 +35,13 @@ Case base_case(const Driver& driver, const std::string& property, DType dtype, c
   return c;
 }
 
+Dims live_slice(const Driver& driver) {
+  Dims dims = driver.live;
+  dims[driver.contract->dim_symbols.front()] = 2;
+  if (!driver.sequence_symbol.empty()) dims[driver.sequence_symbol] = 5;
+  return dims;
+}
+
 std::vector<std::string> output_names(const Driver& driver) {
   return names_where(driver.contract->outputs, [](const TensorSpec&) { return true; });
 }

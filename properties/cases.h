@@ -12,6 +12,10 @@ namespace fractus {
 Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims,
                const std::string& fill);
 
+// A few groups and steps of the training run's shape: its widths, for which a form may have a path of its own, at the
+// price of a small case.
+Dims live_slice(const Driver& driver);
+
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);
 

@@ -18,6 +18,11 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       if (turn++ % 2 == 0) c.cotangents = output_names(driver);
       cases.push_back(c);
     }
+    for (bool backward : {false, true}) {
+      Case c = base_case(driver, self, dtype, live_slice(driver), driver.choice_fill);
+      if (backward) c.cotangents = output_names(driver);
+      cases.push_back(c);
+    }
     ++turn;  // a shape that had a backward in one dtype has none in the other
   }
   return cases;

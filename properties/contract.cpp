@@ -32,6 +32,10 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
             for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = layout;
           c.absent = absent;
           cases.push_back(c);
+          if (backward && absent.empty()) {
+            c.dims = live_slice(driver);
+            cases.push_back(c);
+          }
         }
     // The shortest call of all, where a shortcut tempts: one step of the sequence, without what is optional.
     if (!driver.sequence_symbol.empty())
@@ -52,12 +56,17 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     // Nothing to do is a call like any other: each extent that a sequence or a batch has, at 0.
     for (const std::string& symbol : driver.contract->dim_symbols) {
       if (symbol != driver.sequence_symbol && symbol != driver.contract->dim_symbols.front()) continue;
-      for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
+      std::vector<std::vector<std::string>> absences{{}, optional_inputs(driver)};
+      for (const std::string& only : optional_inputs(driver)) absences.push_back({only});
+      for (const auto& absent : absences)
         for (bool backward : {false, true}) {
           Case c = base_case(driver, self, dtype, shapes.front(), driver.smooth_fills.front());
           c.dims[symbol] = 0;
           c.absent = absent;
-          if (backward) c.cotangents = output_names(driver);
+          if (backward)
+            c.cotangents = output_names(driver);
+          else
+            for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = Layout::column_major;
           cases.push_back(c);
         }
     }

@@ -8,6 +8,8 @@ namespace fractus {
 namespace {
 
 constexpr const char* self = "gradients";
+// Inputs that are leaves of the graph, and inputs that are results themselves, as in every model.
+const std::vector<std::string> variants{"leaves", "computed"};
 
 // float64's base is software arithmetic, so its live case keeps the extents and takes a few of the groups.
 Dims live_shape(const Driver& driver, DType dtype) {
@@ -36,17 +38,46 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     for (const std::string& fill : driver.smooth_fills) add(shapes[turn++ % shapes.size()], outputs, fill);
     for (const TensorSpec& spec : driver.contract->inputs)
       if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
+    // Every set of cotangents, and of frozen inputs one, all but one and those that are optional, at the run's own
+    // widths.
+    const Dims slice = live_slice(driver);
+    for (int mask = 1; mask < 1 << outputs.size(); ++mask) {
+      std::vector<std::string> some;
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        if ((mask >> i) & 1) some.push_back(outputs[i]);
+      add(slice, some, next_fill());
+    }
+    std::vector<std::string> inputs;
+    for (const TensorSpec& spec : driver.contract->inputs)
+      if (spec.differentiable) inputs.push_back(spec.name);
+    for (const std::string& one : inputs) {
+      add(slice, outputs, next_fill()).frozen = {one};
+      Case& c = add(slice, outputs, next_fill());
+      for (const std::string& other : inputs)
+        if (other != one) c.frozen.push_back(other);
+    }
+    add(slice, outputs, next_fill()).frozen = optional_inputs(driver);
     if (settings.live) add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
   }
+  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].variant = variants[i % 2];
   return cases;
 }
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
-  return random_case(driver, settings, self, driver.smooth_fills, Backward::always);
+  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always),
+                                    rc::gen::elementOf(variants)),
+                      [](auto draw) {
+                        draw.first.variant = draw.second;
+                        return draw.first;
+                      });
 }
 
 Outcome check(Expectation& expectation, const Subject& subject) {
-  return call_and_compare(expectation, subject, call_of(expectation, subject));
+  const std::string& variant = expectation.of().variant;
+  if (!contains(variants, variant)) throw std::invalid_argument("variant: '" + variant + "' is unknown to gradients");
+  Call call = call_of(expectation, subject);
+  call.computed_inputs = variant == "computed";
+  return call_and_compare(expectation, subject, call);
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ std::vector<Dims> shapes(std::int64_t block) {
                                                                                {257, 3},
                                                                                {300, 2}})
     list.push_back({{"G", 1}, {"T", T}, {"D", D}});
-  list.push_back({{"G", 32}, {"T", 2}, {"D", 3}});
-  list.push_back({{"G", 128}, {"T", 2}, {"D", 1}});
+  // 40 groups a sequence in the training run.
+  for (std::int64_t G : {32, 40, 80, 128, 160, 320}) list.push_back({{"G", G}, {"T", 2}, {"D", 2}});
   list.push_back({{"G", 2}, {"T", block + 1}, {"D", 64}});
   return list;
 }
@@ -86,7 +86,7 @@ const Driver& driver() {
       .contract = &contract(),
       .fills = fill_names(),
       .smooth_fills = {"feature", "signed", "small_denominators", "zero_rows", "cancelling", "magnitudes", "wild",
-                       "sparse", "one_hot", "constant"},
+                       "sparse", "one_hot", "constant", "zero_tensors"},
       .aligned_fills = {"constant"},
       .exact_fill = "lattice",
       .exact_backward_fill = "lattice_balanced",
@@ -99,7 +99,8 @@ const Driver& driver() {
       .memory_shapes = {{{"G", 2}, {"T", 256}, {"D", 16}},
                         {{"G", 2}, {"T", 1024}, {"D", 16}},
                         {{"G", 2}, {"T", 4096}, {"D", 16}},
-                        {{"G", 2}, {"T", 1025}, {"D", 16}}},
+                        {{"G", 2}, {"T", 1025}, {"D", 16}},
+                        {{"G", 2}, {"T", 768}, {"D", 64}}},
       .shapes = shapes,
       .random_shape = random_shape,
       .fill = fill,

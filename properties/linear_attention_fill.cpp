@@ -83,6 +83,13 @@ void constant(Draft& d, Random& random) {
   }
 }
 
+// Some tensors are 0 throughout: the state that a run starts with, a cotangent that is not used.
+void zero_tensors(Draft& d, Random& random) {
+  ordinary(d, random, true);
+  for (Array* array : {&d.v, &d.S0, &d.z0, &d.gy, &d.gS, &d.gz})
+    if (random.chance(array == &d.S0 || array == &d.z0 ? 0.6 : 0.2)) draw(*array, [] { return 0.0; });
+}
+
 // Each tensor keeps to a few binades of its own somewhere in the domain; q, k and z0 are positive, so that den is no
 // smaller than its terms and every quantity stays finite.
 void magnitudes(Draft& d, Random& random) {
@@ -354,6 +361,7 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
       {"sparse", sparse},
       {"one_hot", one_hot},
       {"constant", constant},
+      {"zero_tensors", zero_tensors},
       {"near_cut", near_cut},
   };
   return all;

@@ -13,7 +13,13 @@ Problem problem_of(const Driver& driver, const Case& c) {
     for (std::size_t d = 0; d < expanded.size(); ++d)
       if (expanded[d]) repeat_first(*array, d);
   };
-  for (std::size_t i = 0; i < problem.inputs.size(); ++i) fit(problem.inputs[i], driver.contract->inputs[i].name);
+  for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
+    const std::string& name = driver.contract->inputs[i].name;
+    fit(problem.inputs[i], name);
+    if (!problem.inputs[i] || layout_of(c.layouts, name) != Layout::shared) continue;
+    if (const auto partner = shared_with(problem.inputs, i))
+      problem.inputs[i]->values = problem.inputs[*partner]->values;
+  }
   for (std::size_t i = 0; i < problem.cotangents.size(); ++i)
     fit(problem.cotangents[i], "d" + driver.contract->outputs[i].name);
   return problem;

@@ -29,6 +29,15 @@ Dims shortest(const Driver& driver) {
   return dims;
 }
 
+// So many groups of the training run's shape that a parallel loop over elements is split: at 32768
+// (at::internal::GRAIN_SIZE).
+std::int64_t groups_for_threads(const Driver& driver) {
+  std::int64_t each = 1;
+  for (const auto& [symbol, extent] : driver.live)
+    if (symbol != driver.contract->dim_symbols.front()) each *= extent;
+  return 32768 / each + 1;
+}
+
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   const std::vector<Dims> shapes = driver.shapes(settings.block);
@@ -42,8 +51,14 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         const bool together = variant == "layers" || variant == "microbatches";
         if ((k % 2 == 0 || together) && !forward_only(variant)) c.cotangents = output_names(driver);
         if (together && k == 0) c.dims = shortest(driver);  // as many calls as a model has layers
+        if (together && k == 1) c.cotangents.clear();
+        if (k == 3) c.dims = live_slice(driver);
         cases.push_back(c);
       }
+    Case wide = base_case(driver, self, dtype, driver.live, driver.smooth_fills.front());
+    wide.variant = "threads";
+    wide.dims[driver.contract->dim_symbols.front()] = groups_for_threads(driver);
+    cases.push_back(wide);
   }
   return cases;
 }
@@ -78,7 +93,8 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
   const std::string& symbol = expectation.driver().sequence_symbol;
   std::vector<Expectation> all;
   std::vector<Call> calls;
-  for (std::size_t k = 0; k < (elements <= 16 ? layers : few); ++k) {
+  const bool as_many = elements <= 16 || c.dims == live_slice(expectation.driver());
+  for (std::size_t k = 0; k < (as_many ? layers : few); ++k) {
     Case other = c;
     other.seed += k;
     if (k == 2 && !symbol.empty()) other.dims[symbol] += 1;
@@ -145,9 +161,11 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     merge(outcome, judged_other(expectation, subject, 1));
     again(call, subject.bit_equal_reruns, "the same call before and after others");
   } else if (variant == "threads") {
-    Call wider = call;
-    wider.threads = call.threads == 1 ? 2 : 1;
-    again(wider, subject.bit_equal_threads, "one thread and two");
+    for (int threads : {2, 5}) {
+      Call wider = call;
+      wider.threads = threads;
+      again(wider, subject.bit_equal_threads, fmt::format("one thread and {}", threads));
+    }
   } else if (variant == "layers" || variant == "microbatches") {
     merge(outcome, judged_together(expectation, subject, first, variant == "layers"));
   } else if (forward_only(variant)) {

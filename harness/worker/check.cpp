@@ -61,6 +61,22 @@ bool share_elements(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
+void check_inputs_untouched(const Problem& problem, const Tensors& before, Outcome& outcome) {
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const at::Tensor& now = problem.inputs[i];
+    if (!now.defined() || !problem.input_places[i]) continue;
+    std::string what;
+    if (now.sizes() != before[i].sizes() || now.strides() != before[i].strides() ||
+        now.const_data_ptr() != before[i].const_data_ptr())
+      what = "was given another shape, other strides or other memory";
+    else if (now.requires_grad() != before[i].requires_grad())
+      what = now.requires_grad() ? "tracks gradients since the call" : "tracks gradients no more since the call";
+    if (!what.empty())
+      outcome.breaches.push_back(
+          {"modified-input", fmt::format("the caller's {} {}", problem.input_places[i]->name, what)});
+  }
+}
+
 void check_outputs(const Problem& problem, Outcome& outcome) {
   const std::vector<protocol::Placement>& wanted = problem.output_places;
   const Tensors& outputs = outcome.outputs;

@@ -56,10 +56,9 @@ void find_gradients(std::span<const Problem> problems, std::span<Outcome> outcom
       outputs.push_back(outcomes[k].outputs[i]);
       cotangents.push_back(problem.cotangents[i]);
     }
-    for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
-      const at::Tensor& input = problem.inputs[i];
-      if (!input.defined() || !input.requires_grad() || !input.is_leaf() || !problem.input_places[i]) continue;
-      leaves.push_back(input);
+    for (std::size_t i = 0; i < problem.leaves.size(); ++i) {
+      if (!problem.leaves[i].defined() || !problem.leaves[i].requires_grad()) continue;
+      leaves.push_back(problem.leaves[i]);
       places.push_back(&outcomes[k].gradients[i]);
     }
   }
@@ -77,16 +76,48 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
 }
 
+// Every operation on the way of a gradient is linear in the cotangent, and rounding to nearest is symmetric about 0:
+// with the signs of all cotangents changed, a gradient changes its sign and not another bit, whatever the order (IEEE
+// 754, 4.3.1). One that is remembered from the first backward, or added to it, does not.
+bool opposite(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  return a.sizes() == b.sizes() && ((a == -b).logical_or(a.isnan().logical_and(b.isnan()))).all().item<bool>();
+}
+
+// The cotangents' signs are changed where they lie while this lives: a copy would lie in memory otherwise, and a
+// product with it may sum in another order.
+struct Negated {
+  const Problem& problem;
+  explicit Negated(const Problem& p) : problem(p) { change(); }
+  ~Negated() { change(); }
+  void change() const {
+    for (const auto& place : problem.cotangent_places) {
+      if (!place) continue;
+      Placement flat = *place;
+      flat.shape = {place->storage_bytes / static_cast<std::int64_t>(item_size(place->dtype))};
+      flat.strides = {1};
+      flat.storage_offset = 0;
+      tensor_at(problem.memory, flat).neg_();
+    }
+  }
+};
+
 void second_backward(const Problem& problem, Outcome& outcome) {
+  Tensors first;  // a gradient may be the cotangent itself
+  for (const at::Tensor& gradient : outcome.gradients)
+    first.push_back(gradient.defined() ? gradient.clone() : gradient);
   try {
+    const c10::NoGradGuard no_grad;
+    const Negated negated(problem);
     Outcome again;
     again.outputs = outcome.outputs;
     again.usable = outcome.usable;
     find_gradients({&problem, 1}, {&again, 1}, /*keep_graph=*/false);
-    for (std::size_t i = 0; i < again.gradients.size(); ++i)
-      if (!same_bits(outcome.gradients[i], again.gradients[i]))
+    for (std::size_t i = 0; i < first.size(); ++i)
+      if (!opposite(first[i], again.gradients[i]))
         outcome.breaches.push_back(
-            {"second-backward", fmt::format("the gradient of {} differs in a second backward through the same graph",
+            {"second-backward", fmt::format("the gradient of {} is another one in a second backward through the same "
+                                            "graph, with the cotangents' signs changed",
                                             problem.input_places[i]->name)});
   } catch (...) {
     outcome.breaches.push_back(
@@ -101,6 +132,7 @@ struct GlobalState {
   bool deterministic = at::globalContext().deterministicAlgorithms();
   int threads = at::get_num_threads();
   caffe2::TypeMeta dtype = c10::get_default_dtype();
+  at::Float32MatmulPrecision matmul_precision = at::globalContext().float32MatmulPrecision();
   int rounding = std::fegetround();
   unsigned float_control = _mm_getcsr() & ~_MM_EXCEPT_MASK;  // flushing and rounding; the sticky flags change by use
 };
@@ -113,6 +145,8 @@ std::vector<Breach> changes(const GlobalState& before, const GlobalState& now) {
     what.emplace_back("the setting of deterministic algorithms was changed");
   if (before.threads != now.threads)
     what.push_back(fmt::format("the number of threads was changed from {} to {}", before.threads, now.threads));
+  if (before.matmul_precision != now.matmul_precision)
+    what.emplace_back("the precision of matrix products was changed");
   if (before.dtype != now.dtype) what.emplace_back("the default dtype was changed");
   if (before.rounding != now.rounding || before.float_control != now.float_control)
     what.emplace_back("the processor's rounding or its treatment of subnormal numbers was changed");
@@ -129,16 +163,26 @@ std::int64_t status_bytes(std::string_view field) {
   return 0;
 }
 
+// The same memory through handles of their own, so that what is done to the originals shows beside them.
+Tensors shallow(const Tensors& tensors) {
+  Tensors copies;
+  for (const at::Tensor& tensor : tensors)
+    copies.push_back(tensor.defined() ? tensor.detach().set_requires_grad(tensor.requires_grad()) : tensor);
+  return copies;
+}
+
 void run_forward(const Problem& problem, bool checked, Outcome& outcome) {
   restart_peak();
   const std::int64_t held = live_bytes();
   const std::int64_t resident = checked ? status_bytes("VmHWM") : 0;
+  const Tensors inputs = shallow(problem.inputs);
   const auto start = Clock::now();
   outcome.outputs = problem.form->run(problem.inputs, problem.settings);
   outcome.forward_seconds = seconds_since(start);
   outcome.seconds = outcome.forward_seconds;
   outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs));
   if (checked) {
+    check_inputs_untouched(problem, inputs, outcome);
     outcome.resident_growth_bytes = status_bytes("VmHWM") - resident;
     check_outputs(problem, outcome);
   } else {
@@ -217,12 +261,14 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
   problem.input_places = placements(request.at("inputs"));
   problem.memory = std::make_shared<protocol::Mapping>(memory.get(), request.at("bytes").get<std::int64_t>());
 
-  for (const auto& place : placements(request.at("cotangents"))) {
+  problem.cotangent_places = placements(request.at("cotangents"));
+  for (const auto& place : problem.cotangent_places) {
     problem.cotangents.push_back(place ? tensor_at(problem.memory, *place) : at::Tensor());
     problem.backward |= place.has_value();
   }
   request.at("continues").get_to(problem.continues);
   problem.record_graph = problem.backward || request.at("record_graph").get<bool>();
+  const bool computed = problem.record_graph && request.at("computed_inputs").get<bool>();
   const bool tracked = problem.record_graph || request.at("tracked_inputs").get<bool>();
   const auto requires_grad = request.at("requires_grad").get<std::vector<bool>>();
   for (std::size_t i = 0; i < problem.input_places.size(); ++i) {
@@ -230,7 +276,9 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
     at::Tensor tensor = place ? tensor_at(problem.memory, *place) : at::Tensor();
     if (tensor.defined() && tracked && i < requires_grad.size() && requires_grad[i] && tensor.is_floating_point())
       tensor.set_requires_grad(true);
-    problem.inputs.push_back(std::move(tensor));
+    const c10::AutoGradMode recorded(problem.record_graph);
+    problem.leaves.push_back(tensor);
+    problem.inputs.push_back(computed && tensor.defined() && tensor.requires_grad() ? tensor.alias() : tensor);
   }
   return problem;
 }

@@ -26,7 +26,9 @@ struct Problem {
   std::vector<protocol::Placement> output_places;
   std::vector<std::optional<protocol::Placement>> gradient_places;
   std::vector<std::optional<protocol::Placement>> input_places;
-  Tensors inputs;
+  std::vector<std::optional<protocol::Placement>> cotangent_places;
+  Tensors inputs;  // what the form is given
+  Tensors leaves;  // what gradients are asked of: the inputs, or what they were made from
   Tensors cotangents;
 };
 
@@ -55,6 +57,10 @@ Outcome run(const Problem& problem, bool checked);
 // All forwards in order, then the backwards, the last problem's first where `last_first`. Problems that continue one
 // another have one graph and one backward. What one problem's results hold is read only after the others have run.
 std::vector<Outcome> run_together(std::vector<Problem>& problems, bool last_first);
+
+// Breaches of kind modified-input: what a form did to the caller's tensors beside their values. `before` are handles of
+// the same tensors, made before the call.
+void check_inputs_untouched(const Problem& problem, const Tensors& before, Outcome& outcome);
 
 // Breaches of kind count, device, dtype, shape and alias; fills outcome.usable.
 void check_outputs(const Problem& problem, Outcome& outcome);
