@@ -32,12 +32,6 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-std::vector<std::string> kernel_names() {
-  std::vector<std::string> names;
-  for (const Driver* driver : drivers()) names.push_back(driver->contract->kernel);
-  return names;
-}
-
 // A name that stands in a list twice is most likely meant to be another one.
 void require_each_once(const std::string& option, const std::vector<std::string>& names) {
   for (auto name = names.begin(); name != names.end(); ++name)
@@ -66,27 +60,6 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
   return settings;
 }
 
-// A file that can be read.
-void require_file(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) {
-    if (!std::ifstream(path)) throw UsageError(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
-    return;
-  }
-  const std::filesystem::path wanted(path);
-  const std::filesystem::path folder = wanted.has_parent_path() ? wanted.parent_path() : ".";
-  std::vector<std::string> there;
-  for (auto entry = std::filesystem::directory_iterator(folder, error); !error && entry != decltype(entry)();
-       entry.increment(error))
-    if (entry->path().extension() == wanted.extension())
-      there.push_back((wanted.parent_path() / entry->path().filename()).string());
-  std::sort(there.begin(), there.end());
-  if (std::filesystem::exists(path, error)) throw UsageError(fmt::format("'{}' is no regular file", path));
-  const auto close = nearest(path, there);
-  throw UsageError(fmt::format("no file '{}'{}", path,
-                               close.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(close, ", or "))));
-}
-
 Chosen choose_outside(const std::string& kernel, const std::string& candidate, const outside::Spec& spec) {
   require_file(spec.path);
   // A file that is named after its kernel says which it is.
@@ -111,6 +84,32 @@ void load(Workshop& workshop, Chosen& chosen) {
     unknown(fmt::format("function of {}", outside::spec_from(chosen.form.name)->path),
             outside::spec_from(chosen.form.name)->name, error.known);
   }
+}
+
+void require_file(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    if (!std::ifstream(path)) throw UsageError(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
+    return;
+  }
+  const std::filesystem::path wanted(path);
+  const std::filesystem::path folder = wanted.has_parent_path() ? wanted.parent_path() : ".";
+  std::vector<std::string> there;
+  for (auto entry = std::filesystem::directory_iterator(folder, error); !error && entry != decltype(entry)();
+       entry.increment(error))
+    if (entry->path().extension() == wanted.extension())
+      there.push_back((wanted.parent_path() / entry->path().filename()).string());
+  std::sort(there.begin(), there.end());
+  if (std::filesystem::exists(path, error)) throw UsageError(fmt::format("'{}' is no regular file", path));
+  const auto close = nearest(path, there);
+  throw UsageError(fmt::format("no file '{}'{}", path,
+                               close.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(close, ", or "))));
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Driver* driver : drivers()) names.push_back(driver->contract->kernel);
+  return names;
 }
 
 std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& known) {

@@ -23,6 +23,11 @@ std::vector<std::string> nearest(const std::string& wanted, const std::vector<st
 // "unknown candidate 'chuncked'; did you mean chunked? ..." as a UsageError.
 [[noreturn]] void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known);
 
+std::vector<std::string> kernel_names();
+
+// Throws UsageError, with the nearest names beside it, unless it is a regular file that can be read.
+void require_file(const std::string& path);
+
 // "30s", "10m", "1h", "500ms", "90" (seconds). Throws UsageError.
 std::chrono::duration<double> duration_from(const std::string& text);
 

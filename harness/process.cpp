@@ -235,6 +235,7 @@ const FormInfo& Workshop::load(const std::string& kernel, const std::string& can
   const auto spec = outside::spec_from(candidate);
   if (!spec) throw std::invalid_argument(fmt::format("'{}' is no candidate from outside", candidate));
   const std::shared_ptr<process::Server> from = spec->kind->in_python ? python() : server_;
+  if (spec->kind->in_python) from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min);
   auto host = std::make_shared<process::Host>(from, Limits{}.extra_bytes);
   host->load(kernel, candidate, limit);
   return (hosts_[{kernel, candidate}] = std::move(host))->forms.front();
@@ -247,7 +248,7 @@ std::vector<std::string> Workshop::outline(const std::filesystem::path& path) {
   const process::Reply reply = child.exchange({{"op", "outline"}, {"path", path.string()}}, {}, 20s);
   const Json& body = reply.content.body;
   if (reply.status != Status::ok || !body.contains("names"))
-    throw std::runtime_error(fmt::format(
+    throw UnreadableSource(fmt::format(
         "cannot read {} as Python: {}", path.string(),
         visible(reply.status != Status::ok ? reply.message : body.value("error", "the answer holds no names"))));
   return body.at("names").get<std::vector<std::string>>();

@@ -51,6 +51,11 @@ struct NotThere : std::runtime_error {
   std::vector<std::string> known;
 };
 
+// A file is no source text of its language.
+struct UnreadableSource : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // The process that had loaded a form from outside has ended, which is the form's doing.
 struct CandidateGone : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -119,7 +124,7 @@ class Workshop {
   // Forgets it, with its process. Nothing may use it any more.
   void unload(const std::string& kernel, const std::string& candidate);
 
-  // The top-level names of a Python file, which is read and not run. Throws std::runtime_error where it cannot be.
+  // The top-level names of a Python file, which is read and not run. Throws UnreadableSource.
   std::vector<std::string> outline(const std::filesystem::path& path);
 
   // What the form declares of its memory, from a process of its own. Whatever goes wrong there, and a number that is no

@@ -102,6 +102,10 @@ Form load(const std::string& path, const std::string& name, const Contract& cont
   });
 }
 
+void prepare(const std::string& path) {
+  in_python([&] { support().attr("prepare")(path); });
+}
+
 std::vector<std::string> outline(const std::string& path) {
   return in_python([&] { return support().attr("outline")(path).cast<std::vector<std::string>>(); });
 }
@@ -163,6 +167,7 @@ extern "C" __attribute__((visibility("default"))) void fractus_language(fractus:
     throw std::runtime_error(fmt::format("Python cannot import torch: {}", error.what()));
   }
   PyEval_SaveThread();
+  language.prepare = prepare;
   language.load = load;
   language.outline = outline;
   language.exception_text = exception_text;

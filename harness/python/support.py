@@ -1,10 +1,12 @@
 """What the worker asks of Python. Built into fractus-python.so, and run before anything of a candidate."""
 import ast
 import gc
+import importlib
 import importlib.util
 import inspect
 import linecache
 import pathlib
+import re
 import sys
 import traceback
 
@@ -15,6 +17,7 @@ import torch
 _WATCHED = {"torch": torch, "torch.Tensor": torch.Tensor, "torch._C.TensorBase": torch._C.TensorBase,
             "torch.nn.functional": torch.nn.functional, "torch.linalg": torch.linalg, "torch.special": torch.special,
             "torch.fft": torch.fft, "torch.autograd": torch.autograd, "torch.autograd.Function": torch.autograd.Function}
+_TORCH = str(pathlib.Path(torch.__file__).parent)
 _own = {where: {name: value for name, value in vars(owner).items() if callable(value)} for where, owner in _WATCHED.items()}
 
 
@@ -26,12 +29,23 @@ class NotThere(Exception):
         self.known = known
 
 
+def _wraps(wrapper, original):
+    """Is it torch's own wrapper of what was there? torch._dynamo, imported by whoever needs it first, leaves some."""
+    while wrapper is not original:
+        code = getattr(wrapper, "__code__", None)
+        if code is None or not code.co_filename.startswith(_TORCH):
+            return False
+        wrapper = getattr(wrapper, "__wrapped__", None)
+    return True
+
+
 def changes():
     """A sentence for each function of torch that is not what it was, three at most."""
     found = []
     for where, before in _own.items():
         now = vars(_WATCHED[where])
-        found += [f"{where}.{name} was replaced" for name, value in before.items() if now.get(name) is not value]
+        found += [f"{where}.{name} was replaced" for name, value in before.items()
+                  if now.get(name) is not value and not _wraps(now.get(name), value)]
     hidden = vars(torch.Tensor).keys() - _own["torch.Tensor"].keys()
     found += [f"torch.Tensor.{name} was replaced" for name in sorted(hidden) if hasattr(torch._C.TensorBase, name) and callable(getattr(torch.Tensor, name))]
     return found[:3]
@@ -51,6 +65,13 @@ def outline(path):
         elif isinstance(node, ast.Assign):
             names += [target.id for target in node.targets if isinstance(target, ast.Name)]
     return list(dict.fromkeys(names))
+
+
+def prepare(path):
+    """Imports what the file's calls would, by its words; the file is not run. torch._dynamo takes seconds, in each process
+    that needs it unless the one that they are forked from has it."""
+    if re.search(rb"checkpoint|compile|_dynamo|export|functorch", pathlib.Path(path).read_bytes()):
+        importlib.import_module("torch._dynamo")
 
 
 def load(path, name, arguments):
@@ -88,16 +109,16 @@ def load(path, name, arguments):
 
 
 def describe(error):
-    """One line of what went wrong, then the last places it came through, innermost first."""
+    """What went wrong, then the last places that it came through, innermost first, in one line."""
     text = str(error)
     lines = [f"{type(error).__name__}: {text}" if text else type(error).__name__]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
     for frame in reversed(frames[-3:]):
         code = linecache.getline(frame.filename, frame.lineno or 0).strip()
-        lines.append(f"  {frame.filename}, line {frame.lineno}, in {frame.name}: {code}")
+        lines.append(f"{frame.filename}, line {frame.lineno}, in {frame.name}: {code}")
     if isinstance(error, SyntaxError) and error.filename:
-        lines.append(f"  {error.filename}, line {error.lineno}: {(error.text or '').strip()}")
-    return "\n".join(lines)
+        lines.append(f"{error.filename}, line {error.lineno}: {(error.text or '').strip()}")
+    return "; at ".join(lines)
 
 
 def is_out_of_memory(error):
