@@ -81,7 +81,8 @@ struct Totals {
   bool good() const { return killed == mutants && accepted == controls; }
 };
 
-bool killed(const Tried& tried) { return tried.verdict == Verdict::different || tried.verdict == Verdict::failed; }
+// By a case: a function that cannot be loaded shows nothing of the plan.
+bool killed(const Tried& tried) { return tried.finding.has_value(); }
 bool accepted(const Tried& tried) { return tried.verdict == Verdict::equivalent; }
 
 std::string function_of(const Tried& tried) { return outside::spec_from(tried.candidate)->name; }
@@ -103,7 +104,7 @@ std::string matrix(const Plan& plan, const BatteryResult& result) {
   text += fmt::format(" {:>8}  smallest witness\n", "time");
   for (const Tried& tried : result.functions) {
     text += fmt::format("  {:<46} {:<10}", function_of(tried), name(tried.verdict));
-    const bool was_caught = killed(tried) && tried.property != "loading";
+    const bool was_caught = killed(tried);
     bool behind = tried.property == "loading";
     for (const std::string& property : plan.properties) {
       const bool here = was_caught && property == tried.property;

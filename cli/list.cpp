@@ -6,6 +6,7 @@
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "properties/property.h"
+#include "reports/words.h"
 
 namespace fractus::cli {
 
@@ -22,7 +23,7 @@ int list(const Options& options) {
         if (form.kernel != kernel || form.role != role) continue;
         std::string settings;
         for (const auto& [parameter, value] : form.settings) settings += fmt::format(":{}={}", parameter, value);
-        text += fmt::format("  {:<9} {:<38} {}\n", role, form.name + settings, form.summary);
+        text += fmt::format("  {:<9} {:<38} {}\n", role, form.name + settings, visible(form.summary));
         forms.push_back(
             {{"name", form.name}, {"role", form.role}, {"summary", form.summary}, {"settings", form.settings}});
       }

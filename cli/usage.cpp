@@ -81,8 +81,9 @@ void load(Workshop& workshop, Chosen& chosen) {
   try {
     chosen.form = workshop.load(chosen.form.kernel, chosen.form.name);
   } catch (const NotThere& error) {
-    unknown(fmt::format("function of {}", outside::spec_from(chosen.form.name)->path),
-            outside::spec_from(chosen.form.name)->name, error.known);
+    const auto spec = outside::spec_from(chosen.form.name);
+    unknown(fmt::format("{} of {}", spec->kind->ending == ".py" ? "function" : "operator", spec->path), spec->name,
+            error.known);
   }
 }
 
@@ -147,9 +148,10 @@ std::chrono::duration<double> duration_from(const std::string& text) {
 
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> words;
-  for (std::size_t start = 0; start <= list.size();) {
+  for (std::size_t start = 0; !list.empty() && start <= list.size();) {
     const std::size_t comma = std::min(list.find(',', start), list.size());
-    if (comma > start) words.push_back(list.substr(start, comma - start));
+    if (comma == start) throw UsageError(fmt::format("'{}': wanted a word before and after each comma", list));
+    words.push_back(list.substr(start, comma - start));
     start = comma + 1;
   }
   return words;
@@ -179,6 +181,8 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
     throw UsageError(
         fmt::format("candidate '{}' exists for {}; say which with --kernel", name, fmt::join(kernels, ", ")));
   const FormInfo& form = *matches.front();
+  if (colon == candidate.size() - 1)
+    throw UsageError(fmt::format("'{}': wanted parameter=value behind the colon", candidate));
   Chosen chosen{find_driver(form.kernel), form, {}};
   if (colon != std::string::npos) chosen.settings = settings_from(candidate.substr(colon + 1), form);
   return chosen;
@@ -186,7 +190,6 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
 
 std::vector<std::string> properties_from(const std::string& text) {
   std::vector<std::string> names = split(text);
-  if (names.empty() && !text.empty()) throw UsageError(fmt::format("--only: wanted properties, got '{}'", text));
   std::vector<std::string> known;
   for (const Property& property : properties()) known.push_back(property.name);
   known.emplace_back("power");

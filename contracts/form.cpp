@@ -26,7 +26,7 @@ Origins& origins() {
   return all;
 }
 
-// Names go into file names, command lines and lists.
+// Names, of settings too, go into file names, command lines and lists.
 bool is_plain(const std::string& name) {
   return !name.empty() &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
@@ -38,6 +38,10 @@ std::string objection(const Form& form, const std::source_location& where) {
   if (find_contract(form.kernel) == nullptr)
     return fmt::format("is of kernel '{}', which has no contract", form.kernel);
   if (!form.run) return "has nothing to run";
+  for (const auto& [parameter, value] : form.settings) {
+    if (!is_plain(parameter)) return "has a setting whose name is not of letters, digits and underscores";
+    if (value < 1) return fmt::format("has {} as the default of {}; wanted 1 or more", value, parameter);
+  }
   const auto [taken, is_new] = origins().file.emplace(std::pair(form.kernel, form.name), where.file_name());
   return is_new ? "" : fmt::format("has a name that {} has taken for {}", taken->second, form.kernel);
 }

@@ -39,7 +39,8 @@ struct Form {
   Settings settings;    // parameters and their defaults; every value from 1 on is valid
   Declarations declares;
   std::function<Tensors(const Tensors& inputs, const Settings& settings)> run;
-  // Of a wrong form: the property that is expected to catch it, whose cases are tried first. A hint, which saves time.
+  // Of a wrong form: the property that is expected to catch it, and its variant where one alone can ("repeat layers").
+  // Those cases are tried first. A hint, which saves time.
   std::string shown_by;
   // Of a form in another language: called when the results of a call are gone. It frees what only that language's
   // garbage still holds, and gives a sentence for each thing in the language's global state that the form changed.

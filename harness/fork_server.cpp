@@ -136,10 +136,14 @@ pid_t start(const std::filesystem::path& worker, int socket, int errors) {
   // OpenMP's threads spin at every barrier unless told otherwise; with fewer free cores than threads, and the judge
   // works beside the worker, that was measured to make a kernel twenty times slower.
   std::string passive = "OMP_WAIT_POLICY=passive";
+  // A static initialiser of a form that runs a parallel loop would leave threads in the server that no fork has, and
+  // every form's first parallel loop would wait for them. Each call sets its own number of threads.
+  std::string single = "OMP_NUM_THREADS=1";
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (!is_scrubbed(*entry)) environment.push_back(*entry);
   environment.push_back(passive.data());
+  environment.push_back(single.data());
   environment.push_back(nullptr);
   std::string path = worker.string();
   char* const arguments[] = {path.data(), nullptr};

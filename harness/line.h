@@ -31,7 +31,8 @@ class TighterLine {
   std::map<std::string, Line> lines_;  // by "tensor size"
 };
 
-// Whether the known-good forms run the case: beyond a size the quadratic reference would cost more than all the rest.
+// Whether the known-good forms run the case: beyond a size and length the quadratic reference, and the one that goes
+// token by token, would cost more than all the rest.
 bool sets_line(const Property& property, const Expectation& expectation);
 
 // Whether the case counts for the tighter line. Where all roundings point one way every form comes near its bound, and

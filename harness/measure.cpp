@@ -8,6 +8,17 @@
 #include "properties/cases.h"
 
 namespace fractus {
+namespace {
+
+// "repeat layers" is the property and its variant; "repeat" all of its variants.
+std::string property_of(const std::string& shown_by) { return shown_by.substr(0, shown_by.find(' ')); }
+
+bool is_meant(const std::string& shown_by, const Case& c) {
+  return shown_by == c.property || shown_by == c.property + " " + c.variant;
+}
+
+}  // namespace
+
 Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& plan) : driver_(driver), plan_(plan) {
   for (const std::string& name : plan.known_good)
     good_.emplace_back(workshop, *workshop.find_form(plan.kernel, name), std::map<std::string, std::int64_t>{});
@@ -19,14 +30,14 @@ Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& pla
     if (info.settings.contains("block")) settings["block"] = std::max<std::int64_t>(2, plan.generation.block);
     wrong_.push_back({.form = Attached(workshop, info, settings),
                       .kill = {.form = name, .summary = info.summary},
-                      .shown_by = contains(plan.properties, info.shown_by) ? info.shown_by : ""});
+                      .shown_by = contains(plan.properties, property_of(info.shown_by)) ? info.shown_by : ""});
   }
 }
 
 Shown Measure::run(const Property& property, Expectation& expectation, bool known_good) {
   const Case& c = expectation.of();
   const std::vector<Wrong*> wrong =
-      living([&](const Wrong& form) { return form.shown_by.empty() || form.shown_by == property.name; });
+      living([&](const Wrong& form) { return form.shown_by.empty() || is_meant(form.shown_by, c); });
   const std::size_t good = known_good ? good_.size() : 0;
   std::vector<Outcome> outcomes(good);
   by_two(good + wrong.size(), [&](std::size_t i) {
@@ -80,7 +91,7 @@ bool Measure::finish(const std::function<bool()>& out_of_time) {
   for (const std::optional<Pass>& pass : passes)
     for (Case c : plan_.cases) {
       const std::vector<Wrong*> forms =
-          living([&](const Wrong& form) { return pass || (!form.shown_by.empty() && form.shown_by != c.property); });
+          living([&](const Wrong& form) { return pass || (!form.shown_by.empty() && !is_meant(form.shown_by, c)); });
       if (forms.empty()) continue;
       if (out_of_time()) return false;
       if (pass) c.dtype = pass->dtype;

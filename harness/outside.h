@@ -17,7 +17,7 @@ struct Kind {
 
 inline constexpr Kind kinds[] = {
     {".py", "path/file.py:function", true, true},
-    {".so", "path/lib.so:namespace::op", true, false},
+    {".so", "path/lib.so:namespace::op", true, true},  // what torch's extension builder links names Python's symbols
     {".pt", "path/program.pt", false, false},
 };
 

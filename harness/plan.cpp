@@ -4,6 +4,8 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace fractus {
@@ -16,6 +18,20 @@ constexpr std::int64_t longest_block = 256;
 std::int64_t block_of(const std::map<std::string, std::int64_t>& settings) {
   const auto found = settings.find("block");
   return found == settings.end() ? 64 : std::min(found->second, longest_block);
+}
+
+// The dtypes by turns, each in its own order: what one alone shows is seen as early as what the other does.
+std::vector<Case> alternating(const std::vector<Case>& cases) {
+  std::map<DType, std::deque<Case>> by_dtype;
+  for (const Case& c : cases) by_dtype[c.dtype].push_back(c);
+  std::vector<Case> mixed;
+  while (mixed.size() < cases.size())
+    for (auto& [dtype, queue] : by_dtype) {
+      if (queue.empty()) continue;
+      mixed.push_back(std::move(queue.front()));
+      queue.pop_front();
+    }
+  return mixed;
 }
 
 std::string hash_of(const Plan& plan) {
@@ -62,7 +78,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
     salt = salt * 6364136223846793005u + 1442695040888963407u;
     if (!wanted(property.name) || !property.applies(*request.driver)) continue;
     plan.properties.push_back(property.name);
-    std::vector<Case> cases = property.plan(*request.driver, plan.generation);
+    std::vector<Case> cases = alternating(property.plan(*request.driver, plan.generation));
     rc::Random random(salt);
     for (Case& c : cases) c.seed = random.next() >> 11;  // JSON numbers are exact up to 2^53
     if (property.random) {

@@ -166,6 +166,7 @@ void demand_exact(Expectation& expectation, const Answer& answer, Outcome& outco
     for (std::size_t i = 0; i < exact.size(); ++i) {
       if (same_bits(exact[i], array.values[i])) {
         ++outcome.bit_equal;
+        if (std::isinf(tensor.tolerance[i])) --outcome.undecidable;  // its bits have decided what no bound could
       } else if (!outcome.finding) {
         outcome.finding = element_finding("bits", tensor, expected->radius_per_tolerance, i, array.values[i]);
         outcome.finding->expected = exact[i];

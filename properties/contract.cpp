@@ -21,22 +21,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   const std::vector<Dims> shapes = driver.shapes(settings.block);
   for (DType dtype : settings.dtypes) {
-    // Layouts against the presence of each optional input, with a backward and without.
     std::size_t turn = 0;
-    for (Layout layout : all_layouts)
-      for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
-        for (bool backward : {true, false}) {
-          Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
-          if (backward) c.cotangents = output_names(driver);
-          if (layout != Layout::contiguous)
-            for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = layout;
-          c.absent = absent;
-          cases.push_back(c);
-          if (backward && absent.empty()) {
-            c.dims = live_slice(driver);
-            cases.push_back(c);
-          }
-        }
     // The shortest call of all, where a shortcut tempts: one step of the sequence, without what is optional.
     if (!driver.sequence_symbol.empty())
       for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
@@ -47,12 +32,6 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
           if (backward) c.cotangents = output_names(driver);
           cases.push_back(c);
         }
-    for (const std::string& only : optional_inputs(driver)) {
-      Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
-      c.absent = {only};
-      c.cotangents = output_names(driver);
-      cases.push_back(c);
-    }
     // Nothing to do is a call like any other: each extent that a sequence or a batch has, at 0.
     for (const std::string& symbol : driver.contract->dim_symbols) {
       if (symbol != driver.sequence_symbol && symbol != driver.contract->dim_symbols.front()) continue;
@@ -69,6 +48,27 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
             for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = Layout::column_major;
           cases.push_back(c);
         }
+    }
+    // Layouts against the presence of each optional input, with a backward and without.
+    for (Layout layout : all_layouts)
+      for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
+        for (bool backward : {true, false}) {
+          Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
+          if (backward) c.cotangents = output_names(driver);
+          if (layout != Layout::contiguous)
+            for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = layout;
+          c.absent = absent;
+          cases.push_back(c);
+          if (backward && absent.empty()) {
+            c.dims = live_slice(driver);
+            cases.push_back(c);
+          }
+        }
+    for (const std::string& only : optional_inputs(driver)) {
+      Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
+      c.absent = {only};
+      c.cotangents = output_names(driver);
+      cases.push_back(c);
     }
   }
   return cases;

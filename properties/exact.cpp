@@ -17,15 +17,6 @@ constexpr const char* self = "exact";
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   for (DType dtype : settings.dtypes) {
-    for (const Dims& dims : driver.shapes(settings.block))
-      cases.push_back(base_case(driver, self, dtype, dims, driver.exact_fill));
-    for (Dims dims : driver.shapes(settings.block)) {
-      // The adjoint multiplies five entries; float32 holds that exactly for short sequences of narrow heads only.
-      if (element_count({dims["T"], dims["D"]}) > 100) continue;
-      Case c = base_case(driver, self, dtype, dims, driver.exact_backward_fill);
-      c.cotangents = output_names(driver);
-      cases.push_back(c);
-    }
     std::size_t turn = 0;
     const std::vector<Dims> shapes = driver.shapes(settings.block);
     for (const std::string& fill : driver.wide_fills)
@@ -35,6 +26,15 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (k == 3) c.dims = live_slice(driver);
         cases.push_back(c);
       }
+    for (const Dims& dims : driver.shapes(settings.block))
+      cases.push_back(base_case(driver, self, dtype, dims, driver.exact_fill));
+    for (Dims dims : driver.shapes(settings.block)) {
+      // The adjoint multiplies five entries; float32 holds that exactly for short sequences of narrow heads only.
+      if (element_count({dims["T"], dims["D"]}) > 100) continue;
+      Case c = base_case(driver, self, dtype, dims, driver.exact_backward_fill);
+      c.cotangents = output_names(driver);
+      cases.push_back(c);
+    }
   }
   return cases;
 }

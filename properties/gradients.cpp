@@ -32,12 +32,6 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       return cases.back();
     };
     const auto next_fill = [&] { return driver.smooth_fills[turn++ % driver.smooth_fills.size()]; };
-    for (const std::string& output : outputs)
-      for (int k = 0; k < 4; ++k) add(shapes[(turn + 3) % shapes.size()], {output}, next_fill());
-    for (const Dims& dims : shapes) add(dims, outputs, next_fill());
-    for (const std::string& fill : driver.smooth_fills) add(shapes[turn++ % shapes.size()], outputs, fill);
-    for (const TensorSpec& spec : driver.contract->inputs)
-      if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
     // Every set of cotangents, and of frozen inputs one, all but one and those that are optional, at the run's own
     // widths.
     const Dims slice = live_slice(driver);
@@ -57,9 +51,22 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (other != one) c.frozen.push_back(other);
     }
     add(slice, outputs, next_fill()).frozen = optional_inputs(driver);
-    if (settings.live) add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
+    for (const std::string& output : outputs)
+      for (int k = 0; k < 4; ++k) add(shapes[(turn + 3) % shapes.size()], {output}, next_fill());
+    for (const Dims& dims : shapes) add(dims, outputs, next_fill());
+    for (const std::string& fill : driver.smooth_fills) add(shapes[turn++ % shapes.size()], outputs, fill);
+    for (const TensorSpec& spec : driver.contract->inputs)
+      if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
+    if (!settings.live) continue;
+    add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
+    // As the training run calls it: inputs that are results, the first output's cotangent alone, a state that wants no
+    // gradient.
+    Case& training = add(live_shape(driver, dtype), {outputs.front()}, driver.smooth_fills.front());
+    training.frozen = optional_inputs(driver);
+    training.variant = "computed";
   }
-  for (std::size_t i = 0; i < cases.size(); ++i) cases[i].variant = variants[i % 2];
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    if (cases[i].variant.empty()) cases[i].variant = variants[i % 2];
   return cases;
 }
 

@@ -70,7 +70,7 @@ def outline(path):
 def prepare(path):
     """Imports what the file's calls would, by its words; the file is not run. torch._dynamo takes seconds, in each process
     that needs it unless the one that they are forked from has it."""
-    if re.search(rb"checkpoint|compile|_dynamo|export|functorch", pathlib.Path(path).read_bytes()):
+    if path.endswith(".py") and re.search(rb"checkpoint|compile|_dynamo|export|functorch", pathlib.Path(path).read_bytes()):
         importlib.import_module("torch._dynamo")
 
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/outside.h"
+#include "harness/worker/kinds.h"
 
 namespace fractus::worker {
 namespace {
@@ -24,7 +25,8 @@ Form load_python(const outside::Spec& spec, const Contract& contract) {
 }
 
 const std::map<std::string_view, Load>& loaders() {
-  static const std::map<std::string_view, Load> all{{".py", load_python}};
+  static const std::map<std::string_view, Load> all{
+      {".py", load_python}, {".so", load_operator}, {".pt", load_program}};
   return all;
 }
 

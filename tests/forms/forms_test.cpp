@@ -274,10 +274,13 @@ TEST(Registration, RefusesWhatItCannotKeepApart) {
   foreign.name = "foreign", foreign.kernel = "no_such_kernel";
   path.name = "../evil";
   empty.name = "nothing_to_run", empty.run = nullptr;
-  for (const Form& form : {taken, foreign, path, empty}) Registration{form};
+  Form odd_setting = taken, no_block = taken;
+  odd_setting.name = "odd_setting", odd_setting.settings = {{"a,b", 1}};
+  no_block.name = "no_block", no_block.settings = {{"block", 0}};
+  for (const Form& form : {taken, foreign, path, empty, odd_setting, no_block}) Registration{form};
   EXPECT_EQ(forms().size(), kept);
-  ASSERT_EQ(refused_registrations().size(), refused + 4);
-  for (std::size_t i = refused; i < refused + 4; ++i)
+  ASSERT_EQ(refused_registrations().size(), refused + 6);
+  for (std::size_t i = refused; i < refused + 6; ++i)
     EXPECT_NE(refused_registrations()[i].find("forms_test.cpp"), std::string::npos) << refused_registrations()[i];
   EXPECT_NE(refused_registrations()[refused].find("chunked.cpp"), std::string::npos);
 }

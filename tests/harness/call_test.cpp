@@ -161,7 +161,8 @@ TEST(Call, ComparesASecondBackward) {
   };
   EXPECT_EQ(found("test_plain"), "");
   EXPECT_EQ(found("test_fickle"),
-            "second-backward: the gradient of q differs in a second backward through the same graph");
+            "second-backward: the gradient of q is another one in a second backward through the same graph, with the "
+            "cotangents' signs changed");
   EXPECT_EQ(found("test_once"), "second-backward: a second backward through the same graph raised: already used");
 }
 

@@ -112,7 +112,7 @@ TEST(Workshop, TheEnvironmentChangesNoArithmetic) {
   for (const auto& [name, value] : set) unsetenv(name.c_str());
   Process process = own.spawn();
   const std::vector<double> seen = call(process, example("test_environment"), 5s).outputs.at(0).values;
-  EXPECT_EQ(std::vector<double>(seen.begin(), seen.begin() + 8), (std::vector<double>{0, 0, 0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(std::vector<double>(seen.begin(), seen.begin() + 8), (std::vector<double>{1, 0, 0, 0, 0, 0, 1, 1}));
 }
 
 TEST(Ending, ExceptionLeavesTheProcessAlive) {

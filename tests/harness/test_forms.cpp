@@ -152,9 +152,10 @@ void add_state() {
                         static_cast<double>(in[0].requires_grad()), static_cast<double>(settings.at("block"))});
   });
   add("environment", [](const Tensors& in, const Settings&) {
-    std::vector<double> present;
-    for (const char* name : {"OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "GLIBC_TUNABLES", "LD_PRELOAD",
-                             "MALLOC_PERTURB_", "TEST_ENVIRONMENT"})
+    const char* threads = std::getenv("OMP_NUM_THREADS");
+    std::vector<double> present{threads == nullptr ? 0 : std::atof(threads)};
+    for (const char* name :
+         {"MKL_CBWR", "ATEN_CPU_CAPABILITY", "GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_PERTURB_", "TEST_ENVIRONMENT"})
       present.push_back(std::getenv(name) != nullptr);
     const char* policy = std::getenv("OMP_WAIT_POLICY");
     present.push_back(policy != nullptr && std::string(policy) == "passive");
