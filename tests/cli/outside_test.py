@@ -12,15 +12,15 @@ HOSTILE = ROOT / "tests" / "outside" / "hostile.py"
 BATTERY = ROOT / "tests" / "outside" / "battery"
 OPERATORS = ROOT / "build" / "release" / "bin" / "fractus-test-operators.so"
 MUTANTS = ROOT.parent / "shared" / "mutants" / "linear_attention.py"
-QUICK = ("--preset", "smoke", "--dtype", "float32", "--only", "contract,gradients")
+QUICK = ("--preset", "smoke", "--dtype", "float32")
 
 
 class Folder(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
 
-    def judged(self, candidate, status, words):
-        done = run("--candidate", candidate, *QUICK, "--report", self.folder / "report", "--json", self.folder / "r.json")
+    def judged(self, candidate, status, words, only="contract,gradients"):
+        done = run("--candidate", candidate, *QUICK, "--only", only, "--report", self.folder / "report", "--json", self.folder / "r.json")
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         self.assertIn(words, done.stdout)
         return json.loads((self.folder / "r.json").read_text())
@@ -41,7 +41,7 @@ class Python(Folder):
 
     def test_relative_path_and_replay(self):
         """The witness of an outside candidate replays, also where it does not show any more."""
-        done = run("--candidate", "hostile.py:modifies_input", *QUICK, "--report", self.folder, "--json", "-", cwd=HOSTILE.parent)
+        done = run("--candidate", "hostile.py:modifies_input", *QUICK, "--only", "contract", "--report", self.folder, "--json", "-", cwd=HOSTILE.parent)
         self.assertEqual(done.returncode, 4, done.stderr)
         found = next(p["witness"]["fixture"] for p in json.loads(done.stdout)["properties"] if "witness" in p)
         again = run("replay", found, cwd=HOSTILE.parent)
@@ -115,7 +115,9 @@ torch.jit.script(Two()).save({str(self.folder / 'two.pt')!r})
         (self.folder / "export.py").write_text(source)
         subprocess.run([ROOT / ".venv" / "bin" / "python", self.folder / "export.py"], check=True, capture_output=True,
                        env={**os.environ, "LD_LIBRARY_PATH": str(ROOT / "build" / "release" / "cuda-stubs")})
-        self.judged(f"{self.folder}/right.pt", 2, "partial")
+        # Not its gradients: from a program's second call on, torch 2.11.0's own differentiation of scripts replaces
+        # autograd, and gives this one another dq than the same code outside of a script.
+        self.judged(f"{self.folder}/right.pt", 2, "partial", "contract")
         self.judged(f"{self.folder}/two.pt", 4, "there are too few arguments")
         (self.folder / "none.pt").write_bytes(b"no program")
         self.judged(f"{self.folder}/none.pt", 4, "it cannot be loaded")
