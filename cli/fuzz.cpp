@@ -68,8 +68,8 @@ int fuzz(const Options& options) {
   settings.waived = waived;
   settings.fixtures = root() / "fixtures" / "found";
 
-  const Workshop workshop;
-  const Chosen chosen = choose(workshop, options.kernel, options.candidate);
+  Workshop workshop;
+  Chosen chosen = choose(workshop, options.kernel, options.candidate);
   require_waivers(waived, *chosen.driver->contract);
   const Plan plan = make_plan({.driver = chosen.driver,
                                .candidate = chosen.form,
@@ -79,6 +79,11 @@ int fuzz(const Options& options) {
                                .dtypes = dtypes_from(options.dtype),
                                .only = only},
                               workshop.forms());
+  load(workshop, chosen);
+  if (!chosen.form.trouble.empty()) {
+    print_whole(fmt::format("{}\nFAILED  {}\n", chosen.form.trouble, chosen.form.name));
+    return static_cast<int>(Verdict::failed);
+  }
 
   const bool terminal = is_terminal(STDERR_FILENO);
   double shown_at = 0;

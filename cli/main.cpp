@@ -22,6 +22,8 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify replay fixtures/found/FILE.json            a failure again, with its worst element
   ./fractus-verify fuzz --candidate chunked --budget 10m --seed 7
   ./fractus-verify golden ../shared/golden                    against recorded tensors
+  ./fractus-verify --candidate mine.py:attention              a Python function, of the kernel's signature
+  ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
   ./fractus-verify bench attention
 
 Exit status: 0 EQUIVALENT, 1 DIFFERENT, 2 UNDECIDED, 3 MISTRUSTED, 4 FAILED, 64 bad usage, 70 a failure of our own.)";
@@ -47,16 +49,22 @@ void require_options_behind_command(const CLI::App& app) {
 }
 
 void add_candidate(CLI::App& app, Options& o) {
-  app.add_option("--candidate", o.candidate, "the form to judge: NAME, or NAME:parameter=value");
+  app.add_option("--candidate", o.candidate, "the form to judge: NAME, NAME:parameter=value, or path/file.py:function");
   app.add_option("--kernel", o.kernel, "its kernel; needed only where two kernels have a form of that name");
 }
 
-void add_run(CLI::App& app, Options& o) {
+void add_preset(CLI::App& app, Options& o) {
+  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes, a few seconds [live]")
+      ->check(CLI::IsMember({"live", "smoke"}));
+}
+
+void add_run(CLI::App& app, Options& o, bool only = true) {
   app.add_option("--seed", o.seed, "everything random follows from it [1]")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
   app.add_option("--budget", o.budget, "time at most, such as 30s, 10m or 1h");
   app.add_option("--dtype", o.dtype, "float32 or float64 alone; the verdict says so");
-  app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
+  if (only)
+    app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
   app.add_option("--waive", o.waive, "contract clauses to let pass, separated by commas; recorded in the verdict");
 }
 
@@ -68,8 +76,7 @@ int run(int argc, char** argv) {
   Options o;
   add_candidate(app, o);
   add_run(app, o);
-  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes, a few seconds [live]")
-      ->check(CLI::IsMember({"live", "smoke"}));
+  add_preset(app, o);
   app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
 
@@ -92,6 +99,14 @@ int run(int argc, char** argv) {
   golden->add_option("DIR", o.folder, "a folder with an index.json")->required();
   golden->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 
+  CLI::App* battery = app.add_subcommand(
+      "battery", "every mutant_* and correct_* function of a Python file through its kernel's plan: the kill matrix");
+  battery->add_option("PATH", o.file, "a file named after its kernel, or a folder of them")->required();
+  battery->add_option("--kernel", o.kernel, "the kernel, where the file is not named after it");
+  add_run(*battery, o, /*only=*/false);
+  add_preset(*battery, o);
+  battery->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+
   CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention");
   bench->add_option("WHAT", o.what, "oracle or attention")->required();
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
@@ -113,6 +128,7 @@ int run(int argc, char** argv) {
   if (*replay) return fractus::cli::replay(o);
   if (*fuzz) return fractus::cli::fuzz(o);
   if (*golden) return fractus::cli::golden(o);
+  if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
   return fractus::cli::verify(o);
 }

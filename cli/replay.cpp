@@ -31,9 +31,14 @@ int replay(const Options& options) {
   } catch (const std::runtime_error& e) {
     throw UsageError(e.what());
   }
-  const Workshop workshop;
+  Workshop workshop;
   const bool other = !options.candidate.empty();
-  const Chosen chosen = choose(workshop, fixture.c.kernel, other ? options.candidate : fixture.candidate);
+  Chosen chosen = choose(workshop, fixture.c.kernel, other ? options.candidate : fixture.candidate);
+  load(workshop, chosen);
+  if (!chosen.form.trouble.empty()) {
+    print_whole(fmt::format("{}\nFAILED  {}\n", chosen.form.trouble, chosen.form.name));
+    return static_cast<int>(Verdict::failed);
+  }
   if (const FormInfo* own = workshop.find_form(fixture.c.kernel, fixture.candidate)) {
     require_settings(options.file, "settings", fixture.settings, *own);
     require_settings(options.file, "settings' in 'case", fixture.c.settings, *own);

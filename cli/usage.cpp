@@ -4,7 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <set>
 
@@ -26,12 +30,6 @@ std::size_t distance(const std::string& a, const std::string& b) {
     }
   }
   return row.back();
-}
-
-std::vector<std::string> kernel_names() {
-  std::vector<std::string> names;
-  for (const Driver* driver : drivers()) names.push_back(driver->contract->kernel);
-  return names;
 }
 
 // A name that stands in a list twice is most likely meant to be another one.
@@ -62,7 +60,58 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
   return settings;
 }
 
+Chosen choose_outside(const std::string& kernel, const std::string& candidate, const outside::Spec& spec) {
+  require_file(spec.path);
+  // A file that is named after its kernel says which it is.
+  const std::string stem = std::filesystem::path(spec.path).stem();
+  const Driver* driver = find_driver(kernel.empty() ? stem : kernel);
+  if (driver == nullptr && drivers().size() == 1) driver = drivers().front();
+  if (driver == nullptr)
+    throw UsageError(fmt::format("candidate '{}': say for which kernel with --kernel; there are: {}", candidate,
+                                 fmt::join(kernel_names(), ", ")));
+  Chosen chosen{.driver = driver, .outside = true};
+  chosen.form = {.kernel = driver->contract->kernel, .name = candidate, .role = "candidate"};
+  return chosen;
+}
+
 }  // namespace
+
+void load(Workshop& workshop, Chosen& chosen) {
+  if (!chosen.outside) return;
+  try {
+    chosen.form = workshop.load(chosen.form.kernel, chosen.form.name);
+  } catch (const NotThere& error) {
+    const auto spec = outside::spec_from(chosen.form.name);
+    unknown(fmt::format("{} of {}", spec->kind->ending == ".py" ? "function" : "operator", spec->path), spec->name,
+            error.known);
+  }
+}
+
+void require_file(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    if (!std::ifstream(path)) throw UsageError(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
+    return;
+  }
+  const std::filesystem::path wanted(path);
+  const std::filesystem::path folder = wanted.has_parent_path() ? wanted.parent_path() : ".";
+  std::vector<std::string> there;
+  for (auto entry = std::filesystem::directory_iterator(folder, error); !error && entry != decltype(entry)();
+       entry.increment(error))
+    if (entry->path().extension() == wanted.extension())
+      there.push_back((wanted.parent_path() / entry->path().filename()).string());
+  std::sort(there.begin(), there.end());
+  if (std::filesystem::exists(path, error)) throw UsageError(fmt::format("'{}' is no regular file", path));
+  const auto close = nearest(path, there);
+  throw UsageError(fmt::format("no file '{}'{}", path,
+                               close.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(close, ", or "))));
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Driver* driver : drivers()) names.push_back(driver->contract->kernel);
+  return names;
+}
 
 std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& known) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
@@ -111,6 +160,11 @@ std::vector<std::string> split(const std::string& option, const std::string& lis
 
 Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate) {
   if (!kernel.empty() && find_driver(kernel) == nullptr) unknown("kernel", kernel, kernel_names());
+  try {
+    if (const auto spec = outside::spec_from(candidate)) return choose_outside(kernel, candidate, *spec);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
   const auto colon = candidate.find(':');
   const std::string name = candidate.substr(0, colon);
 

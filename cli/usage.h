@@ -23,21 +23,31 @@ std::vector<std::string> nearest(const std::string& wanted, const std::vector<st
 // "unknown candidate 'chuncked'; did you mean chunked? ..." as a UsageError.
 [[noreturn]] void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known);
 
+std::vector<std::string> kernel_names();
+
+// Throws UsageError, with the nearest names beside it, unless it is a regular file that can be read.
+void require_file(const std::string& path);
+
 // "30s", "10m", "1h", "500ms", "90" (seconds). Throws UsageError.
 std::chrono::duration<double> duration_from(const std::string& text);
 
 // At commas. Throws UsageError that names the option where a part is empty.
 std::vector<std::string> split(const std::string& option, const std::string& list);
 
-// A form named on the command line: "chunked" or "chunked:block=16".
+// A form named on the command line: "chunked", "chunked:block=16" or a spelling of outside::Kind.
 struct Chosen {
   const Driver* driver = nullptr;
   FormInfo form;
   std::map<std::string, std::int64_t> settings;
+  bool outside = false;  // the form is not loaded yet, so that a plan can be fixed before it is
 };
 
-// `kernel` may be empty where one kernel alone has such a form.
+// `kernel` may be empty where one kernel alone has such a form, or where there is one kernel alone.
 Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate);
+
+// Loads a candidate from outside, and does nothing for one of the build. Throws UsageError where its file has no such
+// function; anything else that goes wrong in loading is in chosen.form.trouble.
+void load(Workshop& workshop, Chosen& chosen);
 
 // The properties of a list, "power" included; no text, no properties. Throws UsageError where one is unknown or stands
 // there twice, and where power stands there alone.

@@ -32,8 +32,8 @@ int verify(const Options& options) {
   JudgeSettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
 
-  const Workshop workshop;
-  const Chosen chosen = choose(workshop, options.kernel, options.candidate);
+  Workshop workshop;
+  Chosen chosen = choose(workshop, options.kernel, options.candidate);
   require_waivers(waived, *chosen.driver->contract);
 
   const Plan plan = make_plan({.driver = chosen.driver,
@@ -45,6 +45,8 @@ int verify(const Options& options) {
                                .only = only},
                               workshop.forms());
   say(fmt::format("plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size()));
+
+  load(workshop, chosen);
 
   ProgressLine progress;
   settings.waived = waived;
@@ -63,8 +65,9 @@ int verify(const Options& options) {
       print_whole(text);
   });
   const std::filesystem::path folder =
-      options.report.empty() ? root() / "build" / "report" / fmt::format("{}-{}", result.kernel, result.candidate)
-                             : std::filesystem::path(options.report);
+      options.report.empty()
+          ? root() / "build" / "report" / file_name(fmt::format("{}-{}", result.kernel, result.candidate))
+          : std::filesystem::path(options.report);
   try_to_write("the report", [&] {
     write_report(folder, result);
     say(fmt::format("report: {}\n", (folder / "report.md").string()));

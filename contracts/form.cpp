@@ -63,6 +63,8 @@ const Form* find_form(std::string_view kernel, std::string_view name) {
   return nullptr;
 }
 
+const Form& add_form(Form form) { return registry().emplace_back(std::move(form)); }
+
 const std::vector<std::string>& refused_registrations() { return origins().complaints; }
 
 Registration::Registration(Form form, std::source_location where) {

@@ -42,6 +42,9 @@ struct Form {
   // Of a wrong form: the property that is expected to catch it, and its variant where one alone can ("repeat layers").
   // Those cases are tried first. A hint, which saves time.
   std::string shown_by;
+  // Of a form in another language: called when the results of a call are gone. It frees what only that language's
+  // garbage still holds, and gives a sentence for each thing in the language's global state that the form changed.
+  std::function<std::vector<std::string>()> settle;
 };
 
 const std::vector<Form>& forms();
@@ -52,6 +55,9 @@ const Form* find_form(std::string_view kernel, std::string_view name);  // nullp
 struct Registration {
   explicit Registration(Form form, std::source_location where = std::source_location::current());
 };
+
+// Adds a form that came from outside of this build, under whatever name the user gave it.
+const Form& add_form(Form form);
 
 // One sentence for each registration that was refused, with the file it stands in. No form may be judged while there
 // are any.

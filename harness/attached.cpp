@@ -8,11 +8,23 @@ Attached::Attached(const Workshop& workshop, FormInfo form, std::map<std::string
     : workshop_(workshop), form_(std::move(form)), settings_(std::move(settings)) {}
 
 void Attached::revive() {
-  if (!process_ || !process_->alive()) process_.emplace(workshop_.spawn());
+  if (!process_ || !process_->alive()) process_.emplace(workshop_.spawn_for(form_));
 }
 
+namespace {
+
+// A form from outside may end the process that its own are forked from; what follows is its failure, not ours.
+Answer gone(const CandidateGone& error) { return {.status = Status::crashed, .message = error.what()}; }
+
+}  // namespace
+
 Answer Attached::answer(const Call& request) {
-  revive();
+  try {
+    revive();
+  } catch (const CandidateGone& error) {
+    ++deaths_;
+    return gone(error);
+  }
   Answer answer = call(*process_, request, time_limit(request));
   if (!process_->alive()) ++deaths_;
   return answer;
@@ -28,7 +40,12 @@ Subject Attached::subject() {
   subject.bit_equal_neighbours = form_.bit_equal_neighbours;
   subject.call = [this](const Call& request) { return answer(request); };
   subject.call_together = [this](const std::vector<Call>& calls, bool last_first) {
-    revive();
+    try {
+      revive();
+    } catch (const CandidateGone& error) {
+      ++deaths_;
+      return std::vector<Answer>(calls.size(), gone(error));
+    }
     std::chrono::milliseconds limit{0};
     for (const Call& each : calls) limit += time_limit(each);
     std::vector<Answer> answers = call_together(*process_, calls, last_first, limit);
@@ -36,8 +53,14 @@ Subject Attached::subject() {
     return answers;
   };
   subject.call_fresh = [this](const std::vector<Call>& requests) {
-    Process fresh = workshop_.spawn();
     std::vector<Answer> answers;
+    std::optional<Process> spawned;
+    try {
+      spawned.emplace(workshop_.spawn_for(form_));
+    } catch (const CandidateGone& error) {
+      return std::vector<Answer>{gone(error)};
+    }
+    Process& fresh = *spawned;
     for (const Call& request : requests) {
       answers.push_back(call(fresh, request, time_limit(request)));
       if (!fresh.alive()) break;

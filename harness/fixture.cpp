@@ -180,8 +180,8 @@ std::filesystem::path write_fixture(const std::filesystem::path& folder, const F
   std::filesystem::create_directories(folder, error);
   if (error) throw std::runtime_error(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
   const std::string text = j.dump(1) + "\n";
-  const auto file = folder / fmt::format("{}-{}-{}-{}.json", fixture.c.kernel, fixture.candidate, fixture.c.property,
-                                         sha256(json(fixture.c).dump()).substr(0, 8));
+  const auto file = folder / fmt::format("{}-{}-{}-{}.json", fixture.c.kernel, file_name(fixture.candidate),
+                                         fixture.c.property, sha256(json(fixture.c).dump()).substr(0, 8));
   write_whole(file, text);
   return file;
 }

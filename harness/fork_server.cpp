@@ -232,9 +232,11 @@ Json Server::first_answer(std::chrono::milliseconds patience) {
                                      : fmt::format(" The last that it wrote to its standard error:\n{}", last_words)));
 }
 
-Json Server::ask(const Json& question, std::span<const int> descriptors) {
+Json Server::ask(const Json& question, std::span<const int> descriptors) { return ask(question, 60s, descriptors); }
+
+Json Server::ask(const Json& question, std::chrono::milliseconds patience, std::span<const int> descriptors) {
   const std::scoped_lock lock(mutex);
-  if (const auto answer = answer_to(question, descriptors, 60s)) {
+  if (const auto answer = answer_to(question, descriptors, patience)) {
     if (answer->contains("error")) throw std::runtime_error(answer->at("error").get<std::string>());
     return *answer;
   }
@@ -243,13 +245,14 @@ Json Server::ask(const Json& question, std::span<const int> descriptors) {
                                        last_errors.empty() ? "" : fmt::format("\n{}", visible_lines(last_errors))));
 }
 
-Child::Child(std::shared_ptr<Server> from, std::int64_t extra_bytes) : server(std::move(from)) {
+Child::Child(std::shared_ptr<Spawner> from, std::int64_t extra_bytes, Serves serves) : server(std::move(from)) {
   auto [ours, theirs] = protocol::channel();
   auto [reading, writing] = output_pipe();
   output = std::move(reading);
   socket = std::move(ours);
   const Json answer =
-      server->ask({{"op", "spawn"}, {"extra_bytes", extra_bytes}}, std::array{theirs.get(), writing.get()});
+      server->ask({{"op", "spawn"}, {"extra_bytes", extra_bytes}, {"loads", serves == Serves::one_candidate}},
+                  std::array{theirs.get(), writing.get()});
   answer.at("pid").get_to(pid);
   answer.at("starter").get_to(starter);
   starter_stat = Descriptor(open(fmt::format("/proc/{}/stat", starter).c_str(), O_RDONLY | O_CLOEXEC));
@@ -269,7 +272,13 @@ void Child::drain() { process::drain(output, tail); }
 
 std::string Child::reap(std::chrono::milliseconds grace) {
   alive = false;
-  const Json answer = server->ask({{"op", "reap"}, {"starter", starter}, {"grace_ms", grace.count()}});
+  Json answer;
+  try {
+    answer = server->ask({{"op", "reap"}, {"starter", starter}, {"grace_ms", grace.count()}});
+  } catch (const CandidateGone& gone) {
+    drain();
+    return gone.what();  // and this process, its descendant, with it
+  }
   drain();
   const auto& ended = answer.at("ended").get_ref<const std::string&>();
   const std::string ending = ending_text(answer.at("status").get<int>());

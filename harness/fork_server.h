@@ -21,9 +21,22 @@ namespace fractus::process {
 
 inline constexpr std::size_t tail_bytes = 16 << 10;  // kept of what a process prints
 
-// The fork server: a process that has torch loaded and forks itself on demand. Its end, and that of all its children,
-// comes with this object, or with the death of this process.
-struct Server {
+// A process that forks itself on demand.
+struct Spawner {
+  std::vector<FormInfo> forms;  // that its children can run
+
+  Spawner() = default;
+  virtual ~Spawner() = default;
+  Spawner(const Spawner&) = delete;
+  Spawner& operator=(const Spawner&) = delete;
+
+  // Throws where the process is gone or says that something is wrong.
+  virtual protocol::Json ask(const protocol::Json& question, std::span<const int> descriptors = {}) = 0;
+};
+
+// The fork server: it has torch loaded. Its end, and that of all its children, comes with this object, or with the
+// death of this process.
+struct Server final : Spawner {
   std::string path;
   protocol::Descriptor socket;
   protocol::Descriptor errors;  // the reading end of its standard error
@@ -31,18 +44,17 @@ struct Server {
   pid_t pid = -1;               // -1 once it has been waited for
   std::string ending;
   std::mutex mutex;  // one question at a time
-  std::vector<FormInfo> forms;
 
   explicit Server(const std::filesystem::path& worker);  // throws std::runtime_error
-  ~Server();
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
+  ~Server() override;
 
   // The description of its forms, which it gives once it is up. Throws std::runtime_error that says how it failed.
   protocol::Json first_answer(std::chrono::milliseconds patience);
 
-  // Throws std::runtime_error where the server is gone or says that something is wrong.
-  protocol::Json ask(const protocol::Json& question, std::span<const int> descriptors = {});
+  // Throws std::runtime_error.
+  protocol::Json ask(const protocol::Json& question, std::span<const int> descriptors = {}) override;
+  protocol::Json ask(const protocol::Json& question, std::chrono::milliseconds patience,
+                     std::span<const int> descriptors = {});
 
  private:
   std::optional<protocol::Json> answer_to(const protocol::Json& question, std::span<const int> descriptors,
@@ -57,8 +69,13 @@ struct Reply {
   protocol::Message content;  // where status is ok
 };
 
+enum class Serves {
+  calls,
+  one_candidate,  // it loads a form from outside and is a Spawner for that form
+};
+
 struct Child {
-  std::shared_ptr<Server> server;
+  std::shared_ptr<Spawner> server;
   pid_t pid = -1;
   pid_t starter = -1;                 // its parent, which has no other child; see harness/worker/main.cpp
   protocol::Descriptor starter_stat;  // what /proc says of it
@@ -67,7 +84,8 @@ struct Child {
   std::string tail;
   bool alive = false;
 
-  Child(std::shared_ptr<Server> server, std::int64_t extra_bytes);  // throws std::runtime_error
+  // Throws what the spawner throws.
+  Child(std::shared_ptr<Spawner> server, std::int64_t extra_bytes, Serves serves = Serves::calls);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -82,5 +100,25 @@ struct Child {
   // Throws std::runtime_error where the child was dead before.
   Reply exchange(const protocol::Json& request, std::span<const int> descriptors, std::chrono::milliseconds limit);
 };
+
+// The process that has loaded one candidate from outside, and is forked for each process that serves its calls. What
+// the candidate's file does when it is loaded, it does there.
+struct Host final : Spawner {
+  Child child;
+  std::string ending;  // how the process ended; empty as long as it lives
+  std::mutex mutex;    // one question at a time
+
+  Host(std::shared_ptr<Spawner> from, std::int64_t extra_bytes)
+      : child(std::move(from), extra_bytes, Serves::one_candidate) {}
+
+  // Fills `forms`: with a form that has FormInfo::trouble where the candidate cannot be loaded. Throws NotThere.
+  void load(const std::string& kernel, const std::string& candidate, std::chrono::milliseconds limit);
+
+  // Throws CandidateGone where the process is.
+  protocol::Json ask(const protocol::Json& question, std::span<const int> descriptors = {}) override;
+};
+
+// A form as the worker describes it.
+FormInfo read_form(const protocol::Json& form);
 
 }  // namespace fractus::process

@@ -22,24 +22,10 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The tighter line: a candidate whose worst ratio is this many times that of the known-good forms on the same cases is
-// set apart for a person, not refused (DESIGN.md, property 3). Fewer cases than this have no worst worth the name.
-constexpr double quarantine_factor = 4;
-constexpr int quarantine_cases = 10;
 // Above this share of elements without a bound a property has not been tried in earnest.
 constexpr double most_undecidable = 0.25;
-// Known-good forms run the cases up to this size and length; beyond it the quadratic reference, and the one that goes
-// token by token, would cost more than all the rest.
-constexpr std::int64_t most_elements_for_all = 20'000, most_steps_for_all = 192;
 constexpr int most_waiting = 8;  // cases that the known-good and known-wrong forms may be behind
 constexpr int most_deaths = 3;   // of the candidate's process, after which the run stops
-
-std::int64_t size_of(const Problem& problem) {
-  std::int64_t elements = 0;
-  for (const auto& input : problem.inputs)
-    if (input) elements += static_cast<std::int64_t>(input->values.size());
-  return elements;
-}
 
 void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcome& outcome) {
   for (const auto& [tensor, ratio] : outcome.worst_ratio) {
@@ -47,14 +33,6 @@ void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcom
     worst = std::max(worst, ratio);
   }
 }
-
-// The tighter line of one tensor over sequences of one length. The bound of a short sequence is a few roundings wide
-// and right forms come near it; that of a long one is hardly used, so the two have lines of their own.
-struct Line {
-  double candidate = 0, known_good = 0;
-  int cases = 0;
-  std::string property, where;  // of the candidate's worst
-};
 
 class Run {
  public:
@@ -78,7 +56,7 @@ class Run {
   }
 
   Result result() {
-    stopped_ = block_too_large();  // nothing that follows could make up for it
+    stopped_ = block_too_large() || !candidate_.form().trouble.empty();  // nothing that follows could make up for it
     for (std::size_t i = 0; i < plan_.cases.size() && !stopped_; ++i) {
       if (settings_.progress)
         settings_.progress({plan_.cases[i].property, i, plan_.cases.size(), seconds_since(start_)});
@@ -123,34 +101,16 @@ class Run {
       explain(driver_, property, c, candidate_, settings_.fixtures, record);
     } else {
       add_ratios(record.worst_ratio, c.dtype, outcome);
-      if (sets_line(property, *expectation)) draw_line(c, outcome);
+      if (sets_line(property, *expectation)) line_.draw(driver_, c, outcome);
     }
     // A waived case counts like any other for what the plan can see.
     if (!record.finding && !candidate_failed()) hand_over(property, expectation);
     record.seconds += seconds_since(start);
   }
 
-  void draw_line(const Case& c, const Outcome& outcome) {
-    if (!on_line(driver_, c)) return;
-    for (const auto& [tensor, ratio] : outcome.worst_ratio) {
-      Line& line = lines_[line_key(driver_, tensor, c)];
-      ++line.cases;
-      if (ratio <= line.candidate) continue;
-      line.candidate = ratio;
-      line.property = c.property;
-      line.where = label(c);
-    }
-  }
-
   bool candidate_failed() const {
     return std::any_of(result_.properties.begin(), result_.properties.end(),
                        [](const PropertyResult& r) { return r.finding.has_value(); });
-  }
-
-  bool sets_line(const Property& property, const Expectation& expectation) const {
-    const std::string& symbol = driver_.sequence_symbol;
-    return property.compared_with_known_good && size_of(expectation.problem()) <= most_elements_for_all &&
-           (symbol.empty() || expectation.of().dims.at(symbol) <= most_steps_for_all);
   }
 
   bool block_too_large() const {
@@ -180,7 +140,7 @@ class Run {
         double& worst = of(property).known_good_ratio[tensor];
         worst = std::max(worst, ratio);
       }
-      for (const auto& [key, ratio] : shown.line) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
+      line_.known_good(shown.line);
       // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
       distrusted_ = distrusted_ || !shown.complaints.empty();
       result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());
@@ -208,21 +168,12 @@ class Run {
     result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
     result_.machine = this_machine();
     result_.candidate_output = candidate_.output_tail();
-    quarantine();
+    for (const auto& [property, reason] : line_.exceeded()) of(property).reason = reason;
     for (PropertyResult& record : result_.properties) settle(record);
     decide();
     result_.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
                                   fmt::gmtime(std::time(nullptr) - static_cast<std::time_t>(seconds_since(start_))));
     result_.seconds = seconds_since(start_);
-  }
-
-  void quarantine() {
-    for (const auto& [key, line] : lines_)
-      if (line.cases >= quarantine_cases && line.known_good > 0 && line.candidate > quarantine_factor * line.known_good)
-        of(line.property).reason = fmt::format(
-            "quarantined: {} reaches {:.3g} of its bound, the known-good forms {:.3g} on the same {} cases; its worst "
-            "is at {}",
-            key, line.candidate, line.known_good, line.cases, line.where);
   }
 
   // The verdict of one property, from what was counted.
@@ -247,6 +198,11 @@ class Run {
   // The worst fact decides: a broken run before other numbers, those before doubt about the run itself, that before
   // doubt about the numbers.
   void decide() {
+    if (!candidate_.form().trouble.empty()) {
+      result_.verdict = Verdict::failed;
+      result_.reasons = {candidate_.form().trouble};
+      return;
+    }
     if (block_too_large()) {
       result_.verdict = Verdict::mistrusted;
       result_.reasons = {
@@ -301,7 +257,7 @@ class Run {
   Attached candidate_;
   Measure measure_;
   Result result_;
-  std::map<std::string, Line> lines_;  // by "tensor size"
+  TighterLine line_;
   std::counting_semaphore<> room_{most_waiting};
   std::vector<std::pair<std::string, Shown>> shown_;  // by property; of the cases that the others have run
   std::future<void> others_;                          // ends when the last of them has

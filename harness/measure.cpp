@@ -3,37 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <thread>
 
+#include "harness/by_two.h"
 #include "properties/cases.h"
 
 namespace fractus {
 namespace {
-
-// Each piece of work by whichever of two threads is free; what one throws ends the others and goes on.
-void by_two(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr thrown[2];
-  const auto loop = [&](std::exception_ptr& mine) {
-    try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      mine = std::current_exception();
-      next = count;
-    }
-  };
-  if (count > 1) {
-    std::thread other([&] { loop(thrown[1]); });
-    loop(thrown[0]);
-    other.join();
-  } else {
-    loop(thrown[0]);
-  }
-  for (const std::exception_ptr& each : thrown)
-    if (each) std::rethrow_exception(each);
-}
 
 // "repeat layers" is the property and its variant; "repeat" all of its variants.
 std::string property_of(const std::string& shown_by) { return shown_by.substr(0, shown_by.find(' ')); }
@@ -43,12 +18,6 @@ bool is_meant(const std::string& shown_by, const Case& c) {
 }
 
 }  // namespace
-
-bool on_line(const Driver& driver, const Case& c) { return !contains(driver.aligned_fills, c.fill); }
-
-std::string line_key(const Driver& driver, const std::string& tensor, const Case& c) {
-  return fmt::format("{} {}", tensor, size_class(driver, c));
-}
 
 Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& plan) : driver_(driver), plan_(plan) {
   for (const std::string& name : plan.known_good)

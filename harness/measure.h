@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/attached.h"
+#include "harness/line.h"
 #include "harness/plan.h"
 #include "reports/result.h"
 
@@ -50,12 +51,5 @@ class Measure {
   std::deque<Attached> good_;
   std::deque<Wrong> wrong_;
 };
-
-// Whether the case counts for the tighter line. Where all roundings point one way every form comes near its bound, and
-// a line through such cases would hide a coarse one.
-bool on_line(const Driver& driver, const Case& c);
-
-// "y T 64-127": what the tighter line compares; cases of one length class have comparably tight bounds.
-std::string line_key(const Driver& driver, const std::string& tensor, const Case& c);
 
 }  // namespace fractus

@@ -163,23 +163,27 @@ std::filesystem::path default_worker() {
 
 std::vector<FormInfo> read_forms(const Json& list) {
   std::vector<FormInfo> forms;
-  for (const Json& form : list) {
-    FormInfo& info = forms.emplace_back();
-    form.at("kernel").get_to(info.kernel);
-    form.at("name").get_to(info.name);
-    form.at("role").get_to(info.role);
-    form.at("summary").get_to(info.summary);
-    form.at("shown_by").get_to(info.shown_by);
-    form.at("settings").get_to(info.settings);
-    form.at("bit_equal_reruns").get_to(info.bit_equal_reruns);
-    form.at("bit_equal_threads").get_to(info.bit_equal_threads);
-    form.at("bit_equal_neighbours").get_to(info.bit_equal_neighbours);
-    form.at("declares_memory").get_to(info.declares_memory);
-  }
+  for (const Json& form : list) forms.push_back(read_form(form));
   return forms;
 }
 
 }  // namespace
+
+FormInfo read_form(const Json& form) {
+  FormInfo info;
+  form.at("kernel").get_to(info.kernel);
+  form.at("name").get_to(info.name);
+  form.at("role").get_to(info.role);
+  form.at("summary").get_to(info.summary);
+  form.at("shown_by").get_to(info.shown_by);
+  form.at("settings").get_to(info.settings);
+  form.at("bit_equal_reruns").get_to(info.bit_equal_reruns);
+  form.at("bit_equal_threads").get_to(info.bit_equal_threads);
+  form.at("bit_equal_neighbours").get_to(info.bit_equal_neighbours);
+  form.at("declares_memory").get_to(info.declares_memory);
+  return info;
+}
+
 }  // namespace process
 
 Process::Process(std::unique_ptr<process::Child> child) : child_(std::move(child)) {}
@@ -206,7 +210,48 @@ const std::vector<FormInfo>& Workshop::forms() const { return server_->forms; }
 pid_t Workshop::pid() const { return server_->pid; }
 
 const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view name) const {
-  return process::find_form(forms(), kernel, name);
+  if (const FormInfo* form = process::find_form(forms(), kernel, name)) return form;
+  const auto host = hosts_.find(std::pair(std::string(kernel), std::string(name)));
+  return host == hosts_.end() ? nullptr : &host->second->forms.front();
+}
+
+std::shared_ptr<process::Server> Workshop::python() {
+  if (python_) return python_;
+  auto started = std::make_shared<process::Server>(server_->path);
+  try {
+    started->first_answer(60s);
+    started->ask({{"op", "open_python"}}, 5min);  // its first start compiles torch's Python files
+  } catch (const std::exception& error) {
+    throw std::runtime_error(
+        fmt::format("candidates in Python cannot be run: {}\nThe launcher sets Python up where it is needed: start "
+                    "./fractus-verify rather than the program that it built.",
+                    visible_lines(error.what())));
+  }
+  return python_ = std::move(started);
+}
+
+const FormInfo& Workshop::load(const std::string& kernel, const std::string& candidate,
+                               std::chrono::milliseconds limit) {
+  const auto spec = outside::spec_from(candidate);
+  if (!spec) throw std::invalid_argument(fmt::format("'{}' is no candidate from outside", candidate));
+  const std::shared_ptr<process::Server> from = spec->kind->in_python ? python() : server_;
+  if (spec->kind->in_python) from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min);
+  auto host = std::make_shared<process::Host>(from, Limits{}.extra_bytes);
+  host->load(kernel, candidate, limit);
+  return (hosts_[{kernel, candidate}] = std::move(host))->forms.front();
+}
+
+void Workshop::unload(const std::string& kernel, const std::string& candidate) { hosts_.erase({kernel, candidate}); }
+
+std::vector<std::string> Workshop::outline(const std::filesystem::path& path) {
+  process::Child child(python(), Limits{}.extra_bytes);
+  const process::Reply reply = child.exchange({{"op", "outline"}, {"path", path.string()}}, {}, 20s);
+  const Json& body = reply.content.body;
+  if (reply.status != Status::ok || !body.contains("names"))
+    throw UnreadableSource(fmt::format(
+        "cannot read {} as Python: {}", path.string(),
+        visible(reply.status != Status::ok ? reply.message : body.value("error", "the answer holds no names"))));
+  return body.at("names").get<std::vector<std::string>>();
 }
 
 Declared Workshop::extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,
@@ -224,6 +269,12 @@ Declared Workshop::extra_elements(const std::string& kernel, const std::string& 
 
 Process Workshop::spawn(const Limits& limits) const {
   return Process(std::make_unique<process::Child>(server_, limits.extra_bytes));
+}
+
+Process Workshop::spawn_for(const FormInfo& form, const Limits& limits) const {
+  const auto host = hosts_.find(std::pair(form.kernel, form.name));
+  if (host == hosts_.end()) return spawn(limits);
+  return Process(std::make_unique<process::Child>(host->second, limits.extra_bytes));
 }
 
 std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) const {

@@ -18,11 +18,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contracts/call.h"
 #include "contracts/contract.h"
+#include "harness/outside.h"
 
 namespace fractus {
 
@@ -38,6 +41,24 @@ struct FormInfo {
   bool bit_equal_threads = false;
   bool bit_equal_neighbours = false;
   bool declares_memory = false;  // then Workshop::extra_elements answers
+  std::string trouble;           // of a form from outside: why it could not be loaded; empty where it could
+};
+
+// A candidate's file has no such function; `known` are those that it has.
+struct NotThere : std::runtime_error {
+  NotThere(const std::string& text, std::vector<std::string> there)
+      : std::runtime_error(text), known(std::move(there)) {}
+  std::vector<std::string> known;
+};
+
+// A file is no source text of its language.
+struct UnreadableSource : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The process that had loaded a form from outside has ended, which is the form's doing.
+struct CandidateGone : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 struct Limits {
@@ -57,7 +78,9 @@ struct Timing {
 };
 
 namespace process {
+struct Spawner;
 struct Server;
+struct Host;
 struct Child;
 }  // namespace process
 
@@ -87,8 +110,22 @@ class Workshop {
   Workshop();
   explicit Workshop(const std::filesystem::path& worker, std::chrono::milliseconds patience = std::chrono::minutes(1));
 
-  const std::vector<FormInfo>& forms() const;
-  const FormInfo* find_form(std::string_view kernel, std::string_view name) const;  // nullptr where there is none
+  const std::vector<FormInfo>& forms() const;  // of the build
+  // Of the build or from outside. nullptr where there is none.
+  const FormInfo* find_form(std::string_view kernel, std::string_view name) const;
+
+  // Loads a candidate from outside, in a process of its own, and gives it as a form that find_form then knows by
+  // `candidate`, its spelling. What goes wrong meanwhile is the candidate's doing and becomes FormInfo::trouble. A
+  // candidate that was loaded before is loaded anew. Throws NotThere, std::invalid_argument where `candidate` is no
+  // such spelling, std::runtime_error where Python itself cannot be started.
+  const FormInfo& load(const std::string& kernel, const std::string& candidate,
+                       std::chrono::milliseconds limit = std::chrono::minutes(1));
+
+  // Forgets it, with its process. Nothing may use it any more.
+  void unload(const std::string& kernel, const std::string& candidate);
+
+  // The top-level names of a Python file, which is read and not run. Throws UnreadableSource.
+  std::vector<std::string> outline(const std::filesystem::path& path);
 
   // What the form declares of its memory, from a process of its own. Whatever goes wrong there, and a number that is no
   // amount of memory, is the declaration's trouble. Throws std::runtime_error where there is no such form.
@@ -96,8 +133,10 @@ class Workshop {
                           const std::map<std::string, std::int64_t>& settings,
                           std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
-  // A fresh child that no call has touched.
+  // A fresh child that no call has touched, for forms of the build.
   Process spawn(const Limits& limits = {}) const;
+  // The same for one form, from wherever it is. Throws CandidateGone.
+  Process spawn_for(const FormInfo& form, const Limits& limits = {}) const;
 
   // The named tensors of a .pt file (a pickled dict of str to tensor), in the file's order. Bools and integers become
   // int64, half types float32; entries that are no tensors are skipped. A file that is no
@@ -107,7 +146,11 @@ class Workshop {
   pid_t pid() const;  // of the fork server
 
  private:
+  std::shared_ptr<process::Server> python();
+
   std::shared_ptr<process::Server> server_;
+  std::shared_ptr<process::Server> python_;  // started by the first candidate that needs it
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<process::Host>, std::less<>> hosts_;  // by kernel, name
 };
 
 // Runs one call. A child that crashes or takes longer than `limit` is dead afterwards, and the answer says how.

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -142,6 +144,14 @@ void write_whole(const std::filesystem::path& file, const std::string& text) { w
 void remove_temporaries() noexcept {
   for (Slot& slot : slots)
     if (slot.named) ::unlink(slot.name);
+}
+
+std::string file_name(std::string_view text) {
+  constexpr std::size_t longest = 150;  // the kernel allows 255, and some is put before and behind it
+  std::string name(text.substr(text.size() - std::min(text.size(), longest)));
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '.' && c != '-') c = '-';
+  return name;
 }
 
 std::string read_whole(const std::filesystem::path& file) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,9 @@ void write_together(const std::vector<std::pair<std::filesystem::path, std::stri
 
 // For a signal handler that ends the process: no temporary file stays behind.
 void remove_temporaries() noexcept;
+
+// A name for a file or a folder, made from text that may hold a path.
+std::string file_name(std::string_view text);
 
 // The text of a regular file of at most 64 MiB. Throws std::runtime_error with path and reason.
 std::string read_whole(const std::filesystem::path& file);

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "harness/worker/allocator.h"
+#include "harness/worker/outside.h"
 #include "harness/worker/run.h"
 
 namespace fractus::worker {
@@ -69,16 +70,26 @@ void add_violations(Json& answer) {
     answer["breaches"].push_back({{"kind", "guard"}, {"text", std::move(text)}});
 }
 
+// What a language of the form's own still holds, and what the form changed in it.
+void settle(const Form& form, Json& answer) {
+  if (!form.settle) return;
+  for (std::string& text : form.settle())
+    answer["breaches"].push_back({{"kind", "global-state"}, {"text", std::move(text)}});
+}
+
 Json serve_call(const Json& request, const protocol::Descriptor& memory) {
   const std::int64_t held = live_bytes();
   const std::int64_t heap = request.at("watch_heap").get<bool>() ? heap_bytes() : 0;
   Json answer;
+  const Form* form = nullptr;
   {
     const Problem problem = read_problem(request, memory);
+    form = problem.form;
     const Outcome outcome = run(problem, /*checked=*/true);
     const c10::NoGradGuard no_grad;
     answer = written(problem, outcome);
   }
+  settle(*form, answer);
   // The results are gone: their guard bands were looked at, and what is held now a later call finds held.
   add_violations(answer);
   answer["kept_bytes"] = live_bytes() - held;
@@ -94,8 +105,10 @@ Json serve_together(const Json& request, const std::vector<protocol::Descriptor>
   const c10::NoGradGuard no_grad;
   Json answers = Json::array();
   for (std::size_t k = 0; k < problems.size(); ++k) answers.push_back(written(problems[k], outcomes[k]));
+  const Form* form = problems.empty() ? nullptr : problems.front().form;
   outcomes.clear();
   problems.clear();
+  if (form != nullptr) settle(*form, answers.front());
   for (Json& answer : answers) answer["kept_bytes"] = answer["heap_bytes"] = 0;
   if (!answers.empty()) add_violations(answers.front());
   return {{"answers", answers}};
@@ -131,6 +144,7 @@ Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
 Message answer_to(const Message& request) {
   const auto& op = request.body.at("op").get_ref<const std::string&>();
   if (op == "extra_elements") return {extra_elements(request.body), {}};
+  if (op == "outline") return {{{"names", language()->outline(request.body.at("path").get<std::string>())}}, {}};
   const protocol::Descriptor& file = request.descriptors.at(0);
   if (op == "call") return {serve_call(request.body, file), {}};
   if (op == "together") return {serve_together(request.body, request.descriptors), {}};
@@ -144,14 +158,19 @@ Message answer_to(const Message& request) {
 std::string exception_text() {
   constexpr std::size_t longest = 2000;  // it is repeated in every report
   std::string text = "something that is no std::exception";
-  try {
-    throw;
-  } catch (const c10::Error& error) {
-    text = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    text = error.what();
-  } catch (...) {
-  }
+  const Language* const spoken = language();
+  const std::optional<std::string> foreign = spoken != nullptr ? spoken->exception_text() : std::nullopt;
+  if (foreign)
+    text = *foreign;
+  else
+    try {
+      throw;
+    } catch (const c10::Error& error) {
+      text = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      text = error.what();
+    } catch (...) {
+    }
   if (text.size() <= longest) return text;
   return text.substr(0, longest) + "... (" + std::to_string(text.size() - longest) + " bytes more)";
 }

@@ -1,0 +1,56 @@
+// The process of one candidate from outside, as its parent sees it.
+#include <fmt/format.h>
+
+#include "harness/fork_server.h"
+#include "reports/words.h"
+
+namespace fractus::process {
+
+using namespace std::chrono_literals;
+using protocol::Json;
+
+void Host::load(const std::string& kernel, const std::string& candidate, std::chrono::milliseconds limit) {
+  FormInfo form{.kernel = kernel, .name = candidate, .role = "candidate"};
+  const Reply reply = child.exchange({{"op", "load"}, {"kernel", kernel}, {"candidate", candidate}}, {}, limit);
+  const Json& body = reply.content.body;
+  try {
+    if (reply.status != Status::ok) {
+      ending = form.trouble = reply.message;
+    } else if (body.contains("not_there")) {
+      throw NotThere(visible(body.at("not_there").get<std::string>()),
+                     body.at("known").get<std::vector<std::string>>());
+    } else if (body.contains("form")) {
+      form = read_form(body.at("form"));
+      form.kernel = kernel;
+      form.name = candidate;
+      form.role = "candidate";
+      form.summary = visible(form.summary);
+    } else {
+      form.trouble = body.at(body.contains("raised") ? "raised" : "error").get<std::string>();
+    }
+  } catch (const Json::exception& error) {
+    form.trouble = fmt::format("it answered what cannot be used: {}", error.what());
+  }
+  if (!form.trouble.empty()) {
+    const std::string printed(tail_of(visible_lines(child.tail), 2000));
+    form.trouble = fmt::format("it cannot be loaded: {}", visible_lines(form.trouble));
+    if (!printed.empty()) form.trouble += fmt::format("\nThe last that it printed:\n{}", printed);
+  }
+  forms = {std::move(form)};
+}
+
+Json Host::ask(const Json& question, std::span<const int> descriptors) {
+  const std::scoped_lock lock(mutex);
+  if (!ending.empty()) throw CandidateGone(ending);
+  // A fork and its end take milliseconds; the margin is for a busy machine.
+  const Reply reply = child.exchange(question, descriptors, 20s);
+  if (reply.status != Status::ok) {
+    ending = fmt::format("the process that had loaded it has ended: {}", visible(reply.message));
+    throw CandidateGone(ending);
+  }
+  if (const auto error = reply.content.body.find("error"); error != reply.content.body.end())
+    throw CandidateGone(fmt::format("the process that had loaded it cannot serve: {}", visible(error->dump())));
+  return reply.content.body;
+}
+
+}  // namespace fractus::process

@@ -1,0 +1,34 @@
+// Candidates from outside of the build: how the command line names them. Parent and worker share this.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fractus::outside {
+
+// One kind of file that a form can come from, told by its ending.
+struct Kind {
+  std::string_view ending;
+  std::string_view spelling;  // what --candidate wants
+  bool takes_name;            // "path:name" rather than "path"
+  bool in_python;             // its process has Python and torch's Python side loaded
+};
+
+inline constexpr Kind kinds[] = {
+    {".py", "path/file.py:function", true, true},
+    {".so", "path/lib.so:namespace::op", true, true},  // what torch's extension builder links names Python's symbols
+    {".pt", "path/program.pt", false, false},
+};
+
+struct Spec {
+  const Kind* kind = nullptr;
+  std::string path;
+  std::string name;  // of the function or operator; empty where the kind takes none
+};
+
+// Absent where the text names a form of this build. Throws std::invalid_argument, with the spellings, where it looks
+// like a file but is none of them.
+std::optional<Spec> spec_from(const std::string& candidate);
+
+}  // namespace fractus::outside

@@ -1,0 +1,186 @@
+// fractus-python.so: Python and torch's Python side in the worker's process, and Python functions as forms.
+//
+// The global interpreter lock is held around Python only. Autograd must not run under it: a node that is Python code
+// takes it by itself, and the engine refuses to start otherwise.
+#include "harness/worker/language.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pybind11/eval.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <memory>
+
+#include "harness/python/support.h"
+
+namespace fractus::worker {
+namespace {
+
+namespace py = pybind11;
+
+// Never destroyed: the process ends without taking Python down.
+py::object& support() {
+  static auto* const module = new py::object;
+  return *module;
+}
+
+std::string described(const py::object& error) { return support().attr("describe")(error).cast<std::string>(); }
+
+// Throws what the Python error that is being handled means to the worker. Needs the lock.
+[[noreturn]] void translate(const py::error_already_set& error) {
+  const py::object value = error.value();
+  if (error.trace()) PyException_SetTraceback(value.ptr(), error.trace().ptr());
+  const std::string text = described(value);
+  TORCH_CHECK_WITH(OutOfMemoryError, !support().attr("is_out_of_memory")(value).cast<bool>(), text);
+  if (py::isinstance(value, support().attr("NotThere")))
+    throw NotThere(py::str(value), value.attr("known").cast<std::vector<std::string>>());
+  throw std::runtime_error(text);
+}
+
+template <class Work>
+auto in_python(Work work) {
+  const py::gil_scoped_acquire lock;
+  try {
+    return work();
+  } catch (const py::error_already_set& error) {
+    translate(error);
+  }
+}
+
+std::string type_name(py::handle object) {
+  return object.is_none() ? "None" : fmt::format("a value of type {}", Py_TYPE(object.ptr())->tp_name);
+}
+
+at::Tensor tensor_from(py::handle object, const std::string& name) {
+  if (!THPVariable_Check(object.ptr()))
+    throw std::invalid_argument(fmt::format("{}: wanted a tensor, got {}", name, type_name(object)));
+  const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
+  // Such an object computes when it is asked for anything; there is no memory to read.
+  if (tensor.unsafeGetTensorImpl()->key_set().has(at::DispatchKey::Python))
+    throw std::invalid_argument(fmt::format("{}: wanted a plain tensor, got {}", name, type_name(object)));
+  return tensor;
+}
+
+Tensors outputs_from(const py::object& result, const Contract& contract) {
+  std::vector<std::string> names;
+  for (const TensorSpec& output : contract.outputs) names.push_back(output.name);
+  if (names.size() == 1 && THPVariable_Check(result.ptr())) return {tensor_from(result, names[0])};
+  const std::string wanted = fmt::format("wanted a tuple of {} tensors ({})", names.size(), fmt::join(names, ", "));
+  if (!py::isinstance<py::tuple>(result))
+    throw std::invalid_argument(fmt::format("{}, got {}", wanted, type_name(result)));
+  const auto tuple = py::reinterpret_borrow<py::tuple>(result);
+  if (tuple.size() != names.size())
+    throw std::invalid_argument(fmt::format("{}, got a tuple of {}", wanted, tuple.size()));
+  Tensors outputs;
+  for (std::size_t i = 0; i < names.size(); ++i) outputs.push_back(tensor_from(tuple[i], names[i]));
+  return outputs;
+}
+
+Form load(const std::string& path, const std::string& name, const Contract& contract) {
+  return in_python([&] {
+    std::vector<std::string> arguments;
+    for (const TensorSpec& input : contract.inputs) arguments.push_back(input.name);
+    const auto loaded = py::tuple(support().attr("load")(path, name, arguments));
+    auto* const function = new py::object(loaded[0]);  // kept: what destroys the form holds no lock
+    Form form;
+    form.summary = loaded[1].cast<std::string>();
+    form.run = [function, arguments, &contract](const Tensors& inputs, const Settings&) {
+      return in_python([&] {
+        py::dict by_name;
+        for (std::size_t i = 0; i < arguments.size(); ++i)
+          by_name[arguments[i].c_str()] =
+              inputs[i].defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(inputs[i])) : py::none();
+        return outputs_from((*function)(**by_name), contract);
+      });
+    };
+    form.settle = [] { return in_python([] { return support().attr("settle")().cast<std::vector<std::string>>(); }); };
+    return form;
+  });
+}
+
+void prepare(const std::string& path) {
+  in_python([&] { support().attr("prepare")(path); });
+}
+
+std::vector<std::string> outline(const std::string& path) {
+  return in_python([&] { return support().attr("outline")(path).cast<std::vector<std::string>>(); });
+}
+
+std::optional<std::string> exception_text() {
+  try {
+    throw;
+  } catch (const python_error& error) {
+    const py::gil_scoped_acquire lock;
+    if (error.value == nullptr) return error.what();
+    const auto value = py::reinterpret_borrow<py::object>(error.value);
+    if (error.traceback != nullptr) PyException_SetTraceback(value.ptr(), error.traceback);
+    return described(value);
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+void require(const PyStatus& status) {
+  if (PyStatus_Exception(status))
+    throw std::runtime_error(fmt::format("Python does not start: {}", status.err_msg ? status.err_msg : "no reason"));
+}
+
+// Deaf to the caller's environment: a verdict must not depend on a PYTHONPATH.
+void start_python() {
+  PyPreConfig before;
+  PyPreConfig_InitIsolatedConfig(&before);
+  before.utf8_mode = 1;
+  require(Py_PreInitialize(&before));
+  PyConfig config;
+  PyConfig_InitIsolatedConfig(&config);
+  config.install_signal_handlers = 0;
+  config.buffered_stdio = 0;  // what was printed before a crash is not lost, nor printed again by a fork
+  config.faulthandler = 1;    // a crash says where
+  require(PyConfig_SetBytesString(&config, &config.program_name, FRACTUS_PYTHON_PROGRAM));
+  require(PyConfig_SetBytesString(&config, &config.executable, FRACTUS_PYTHON_PROGRAM));
+  require(Py_InitializeFromConfig(&config));
+  PyConfig_Clear(&config);
+}
+
+// The lock's state as fork() finds it.
+PyGILState_STATE& at_fork() {
+  static PyGILState_STATE state;
+  return state;
+}
+
+}  // namespace
+}  // namespace fractus::worker
+
+extern "C" __attribute__((visibility("default"))) void fractus_language(fractus::worker::Language& language) {
+  using namespace fractus::worker;
+  start_python();
+  try {
+    const py::object types = py::module_::import("types");
+    py::object module = types.attr("ModuleType")("fractus_support");
+    py::exec(fractus::worker::support_source, module.attr("__dict__"));
+    support() = module;
+  } catch (const py::error_already_set& error) {
+    throw std::runtime_error(fmt::format("Python cannot import torch: {}", error.what()));
+  }
+  PyEval_SaveThread();
+  language.prepare = prepare;
+  language.load = load;
+  language.outline = outline;
+  language.exception_text = exception_text;
+  language.before_fork = [] {
+    at_fork() = PyGILState_Ensure();
+    PyOS_BeforeFork();
+  };
+  language.after_fork_in_parent = [] {
+    PyOS_AfterFork_Parent();
+    PyGILState_Release(at_fork());
+  };
+  language.after_fork_in_child = [] {
+    PyOS_AfterFork_Child();
+    PyGILState_Release(at_fork());
+  };
+}

@@ -1,0 +1,125 @@
+"""What the worker asks of Python. Built into fractus-python.so, and run before anything of a candidate."""
+import ast
+import gc
+import importlib
+import importlib.util
+import inspect
+import linecache
+import pathlib
+import re
+import sys
+import traceback
+
+import torch
+
+# Where a function that is replaced changes what everybody else in the process computes. Lazily added names are torch's
+# own doing, so only what was there is watched; on torch.Tensor a new name that hides one of its base counts too.
+_WATCHED = {"torch": torch, "torch.Tensor": torch.Tensor, "torch._C.TensorBase": torch._C.TensorBase,
+            "torch.nn.functional": torch.nn.functional, "torch.linalg": torch.linalg, "torch.special": torch.special,
+            "torch.fft": torch.fft, "torch.autograd": torch.autograd, "torch.autograd.Function": torch.autograd.Function}
+_TORCH = str(pathlib.Path(torch.__file__).parent)
+_own = {where: {name: value for name, value in vars(owner).items() if callable(value)} for where, owner in _WATCHED.items()}
+
+
+class NotThere(Exception):
+    """The file has no such function; `known` are those that it has."""
+
+    def __init__(self, text, known):
+        super().__init__(text)
+        self.known = known
+
+
+def _wraps(wrapper, original):
+    """Is it torch's own wrapper of what was there? torch._dynamo, imported by whoever needs it first, leaves some."""
+    while wrapper is not original:
+        code = getattr(wrapper, "__code__", None)
+        if code is None or not code.co_filename.startswith(_TORCH):
+            return False
+        wrapper = getattr(wrapper, "__wrapped__", None)
+    return True
+
+
+def changes():
+    """A sentence for each function of torch that is not what it was, three at most."""
+    found = []
+    for where, before in _own.items():
+        now = vars(_WATCHED[where])
+        found += [f"{where}.{name} was replaced" for name, value in before.items()
+                  if now.get(name) is not value and not _wraps(now.get(name), value)]
+    hidden = vars(torch.Tensor).keys() - _own["torch.Tensor"].keys()
+    found += [f"torch.Tensor.{name} was replaced" for name in sorted(hidden) if hasattr(torch._C.TensorBase, name) and callable(getattr(torch.Tensor, name))]
+    return found[:3]
+
+
+def settle():
+    gc.collect()  # autograd's contexts and their tensors hold each other; in a training run this comes by itself
+    return changes()
+
+
+def outline(path):
+    """The names that the top level of a file binds with def or =, without running it."""
+    names = []
+    for node in ast.parse(pathlib.Path(path).read_bytes(), path).body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return list(dict.fromkeys(names))
+
+
+def prepare(path):
+    """Imports what the file's calls would, by its words; the file is not run. torch._dynamo takes seconds, in each process
+    that needs it unless the one that they are forked from has it."""
+    if path.endswith(".py") and re.search(rb"checkpoint|compile|_dynamo|export|functorch", pathlib.Path(path).read_bytes()):
+        importlib.import_module("torch._dynamo")
+
+
+def load(path, name, arguments):
+    """Runs the file and gives the function and the first line of its docstring."""
+    file = pathlib.Path(path).absolute()
+    torch.set_num_threads(1)  # a pool of threads that exists when the process forks is lost to its children
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(file.parent))
+    stem = file.stem if file.stem not in sys.modules else f"candidate_{file.stem}"
+    spec = importlib.util.spec_from_file_location(stem, file)
+    module = sys.modules[stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if replaced := changes():
+        raise RuntimeError(f"running the file changed torch for everybody: {'; '.join(replaced)}")
+    function = getattr(module, name, None)
+    if function is None:
+        known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("__")]
+        raise NotThere(f"{path} has no function", known)
+    if not callable(function):
+        raise TypeError(f"{name} in {path}: wanted a function, got {type(function).__name__}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        signature = None  # a builtin has none
+    if signature is not None:
+        try:
+            signature.bind(**dict.fromkeys(arguments))
+        except TypeError as error:
+            raise TypeError(f"{name}{signature}: wanted the arguments {', '.join(arguments)} by name; {error}") from None
+    summary = next(iter((inspect.getdoc(function) or "").splitlines()), "")
+    # Whatever exists by now stays: a collection after each call looks at that call's objects alone.
+    gc.collect()
+    gc.freeze()
+    return function, summary
+
+
+def describe(error):
+    """What went wrong, then the last places that it came through, innermost first, in one line."""
+    text = str(error)
+    lines = [f"{type(error).__name__}: {text}" if text else type(error).__name__]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
+    for frame in reversed(frames[-3:]):
+        code = linecache.getline(frame.filename, frame.lineno or 0).strip()
+        lines.append(f"{frame.filename}, line {frame.lineno}, in {frame.name}: {code}")
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append(f"{error.filename}, line {error.lineno}: {(error.text or '').strip()}")
+    return "; at ".join(lines)
+
+
+def is_out_of_memory(error):
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError))

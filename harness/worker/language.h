@@ -1,0 +1,40 @@
+// What a library that brings another language into the worker hands over. The worker opens it only when a candidate of
+// that language is asked for, and knows nothing else of it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contracts/form.h"
+
+namespace fractus::worker {
+
+// The file is there, and what was asked for in it is not.
+struct NotThere : std::runtime_error {
+  NotThere(const std::string& text, std::vector<std::string> there)
+      : std::runtime_error(text), known(std::move(there)) {}
+  std::vector<std::string> known;
+};
+
+struct Language {
+  // Brings in what a file will need and everybody may have. It reads the file and does not run it.
+  std::function<void(const std::string& path)> prepare;
+  // Runs the file and gives the function as a form. What the file does is the candidate's doing.
+  std::function<Form(const std::string& path, const std::string& name, const Contract& contract)> load;
+  // The top-level functions of a file, read and not run.
+  std::function<std::vector<std::string>(const std::string& path)> outline;
+  // Around each fork of a process that has the language loaded.
+  std::function<void()> before_fork, after_fork_in_parent, after_fork_in_child;
+  // Of the exception that is being handled, where it is one of the language's own.
+  std::function<std::optional<std::string>()> exception_text;
+};
+
+// What the library exports as `fractus_language`: starts the language and fills `language`. Throws std::runtime_error
+// that says what is missing.
+using OpenLanguage = void(Language& language);
+
+}  // namespace fractus::worker

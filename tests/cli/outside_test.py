@@ -1,0 +1,175 @@
+"""Candidates from outside and the battery, by the command line. Each test says what it protects."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from cli_test import ROOT, run
+
+HOSTILE = ROOT / "tests" / "outside" / "hostile.py"
+BATTERY = ROOT / "tests" / "outside" / "battery"
+OPERATORS = ROOT / "build" / "release" / "bin" / "fractus-test-operators.so"
+MUTANTS = ROOT.parent / "shared" / "mutants" / "linear_attention.py"
+QUICK = ("--preset", "smoke", "--dtype", "float32")
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+
+    def judged(self, candidate, status, words, only="contract,gradients"):
+        done = run("--candidate", candidate, *QUICK, "--only", only, "--report", self.folder / "report", "--json", self.folder / "r.json")
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertIn(words, done.stdout)
+        return json.loads((self.folder / "r.json").read_text())
+
+
+class Python(Folder):
+    """Protects the author of a kernel in Python: a verdict without porting a line."""
+
+    def test_right(self):
+        result = self.judged(f"{HOSTILE}:right", 2, "partial")
+        self.assertEqual([p["verdict"] for p in result["properties"]], ["PASSED", "PASSED"])
+        self.assertEqual(result["candidate"], f"{HOSTILE}:right")
+
+    def test_whole_verdict(self):
+        done = run("--candidate", f"{HOSTILE}:right", "--preset", "smoke", "--report", self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue((self.folder / "report.md").read_text().startswith("# EQUIVALENT"))
+
+    def test_relative_path_and_replay(self):
+        """The witness of an outside candidate replays, also where it does not show any more."""
+        done = run("--candidate", "hostile.py:modifies_input", *QUICK, "--only", "contract", "--report", self.folder, "--json", "-", cwd=HOSTILE.parent)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        found = next(p["witness"]["fixture"] for p in json.loads(done.stdout)["properties"] if "witness" in p)
+        again = run("replay", found, cwd=HOSTILE.parent)
+        self.assertEqual(again.returncode, 4, again.stdout + again.stderr)
+        self.assertIn("changed q[", again.stdout)
+        self.assertEqual(run("replay", found, "--candidate", "hostile.py:right", cwd=HOSTILE.parent).returncode, 0)
+
+    def test_fuzz(self):
+        self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:right", "--cases", 40).returncode, 0)
+        self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:raises", "--cases", 40).returncode, 4)
+        self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:other_signature", "--cases", 40).returncode, 4)
+
+    def test_compiled(self):
+        """torch.compile inside a candidate works (its tracing; the code generator would need minutes)."""
+        (self.folder / "compiled.py").write_text(
+            f"import sys, torch\nsys.path.insert(0, {str(HOSTILE.parent)!r})\nfrom hostile import right\n"
+            "f = torch.compile(right, backend='aot_eager', dynamic=True)\n")
+        done = run("fuzz", "--candidate", f"{self.folder}/compiled.py:f", "--cases", 6, "--only", "rounding")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_bad_usage(self):
+        for candidate, words in ((f"{HOSTILE}:rihgt", "did you mean right?"), (f"{HOSTILE.parent}/hostil.py:right", "did you mean"),
+                                 (str(HOSTILE), "wanted path/file.py:function"), (f"{HOSTILE.parent}:right", "wanted the name of a form"),
+                                 ("a.pt2", "AOTInductor"), ("/no/such/lib.so:a::b", "no file"), ("./chunked", "wanted the name of a form")):
+            done = run("--candidate", candidate)
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+class Operators(Folder):
+    """Protects what is written in C++ elsewhere: an operator in a shared library, by name or by order of its arguments."""
+
+    def test_verdicts(self):
+        for name, status, words in (("attention", 2, "partial"), ("renamed", 2, "partial"), ("forgets_carry", 1, "DIFFERENT"),
+                                    ("one_output", 4, "wanted a tuple of 3 tensors, got 1 values"),
+                                    ("needs_carry", 4, "S0 may be absent, and the schema says Tensor")):
+            self.judged(f"{OPERATORS}:fractus_test::{name}", status, words)
+        done = run("--candidate", f"{OPERATORS}:fractus_test::atention")
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("did you mean fractus_test::attention", done.stderr)
+
+    def test_no_library(self):
+        (self.folder / "lib.so").write_bytes(b"no library")
+        self.judged(f"{self.folder}/lib.so:a::b", 4, "it cannot be loaded")
+
+
+class Programs(Folder):
+    """Protects exported TorchScript."""
+
+    def test_verdicts(self):
+        source = f"""
+import sys, torch
+sys.path.insert(0, {str(HOSTILE.parent)!r})
+class Attention(torch.nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, S0: torch.Tensor | None = None, z0: torch.Tensor | None = None):
+        G, D = q.size(0), q.size(2)
+        S = S0 if S0 is not None else torch.zeros([G, D, D], dtype=v.dtype)
+        z = z0 if z0 is not None else torch.zeros([G, D], dtype=v.dtype)
+        w = torch.tril(q @ k.mT)
+        den = w.sum(-1) + (q * z.unsqueeze(1)).sum(-1)
+        keep = den.abs() > 1e-10
+        safe = torch.where(keep, den + 1e-20, torch.ones_like(den)).unsqueeze(-1)
+        y = torch.where(keep.unsqueeze(-1), (w @ v + q @ S) / safe, torch.zeros_like(v))
+        return y, S + k.mT @ v, z + k.sum(1)
+torch.jit.script(Attention()).save({str(self.folder / 'right.pt')!r})
+class Two(torch.nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor):
+        return q @ k
+torch.jit.script(Two()).save({str(self.folder / 'two.pt')!r})
+"""
+        (self.folder / "export.py").write_text(source)
+        subprocess.run([ROOT / ".venv" / "bin" / "python", self.folder / "export.py"], check=True, capture_output=True,
+                       env={**os.environ, "LD_LIBRARY_PATH": str(ROOT / "build" / "release" / "cuda-stubs")})
+        # Not its gradients: from a program's second call on, torch 2.11.0's own differentiation of scripts replaces
+        # autograd, and gives this one another dq than the same code outside of a script.
+        self.judged(f"{self.folder}/right.pt", 2, "partial", "contract")
+        self.judged(f"{self.folder}/two.pt", 4, "there are too few arguments")
+        (self.folder / "none.pt").write_bytes(b"no program")
+        self.judged(f"{self.folder}/none.pt", 4, "it cannot be loaded")
+
+
+class Battery(Folder):
+    """Protects the measure of the harness itself: what was killed, by what, and that what is right was accepted."""
+
+    def test_small(self):
+        done = run("battery", BATTERY, "--dtype", "float32", "--preset", "smoke", "--json", self.folder / "b.json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("2 of 2 mutants killed, 2 of 2 controls accepted", done.stdout)
+        functions = {f["name"]: f for f in json.loads((self.folder / "b.json").read_text())["functions"]}
+        self.assertEqual({name: f["verdict"] for name, f in functions.items()},
+                         {"correct_one_matrix": "EQUIVALENT", "correct_checkpointed": "EQUIVALENT",
+                          "mutant_z_forgets_z0": "DIFFERENT", "mutant_raises_at_one_token": "FAILED"})
+        for function in functions.values():
+            self.assertIsInstance(function["property"], str)
+            self.assertIsInstance(function["seconds"], float)
+        self.assertEqual(functions["mutant_raises_at_one_token"]["smallest"]["dims"]["T"], 1)
+
+    def test_names_that_lie(self):
+        """A mutant that is right survives, a control that is wrong is refused: status 3, and both are named."""
+        text = (BATTERY / "linear_attention.py").read_text()
+        text += "\nmutant_that_is_right = correct_one_matrix\ncorrect_that_is_not = mutant_z_forgets_z0\n"
+        (self.folder / "linear_attention.py").write_text(text)
+        (self.folder / "other_kernel.py").write_text("raise SystemExit")
+        done = run("battery", self.folder, "--dtype", "float32", "--preset", "smoke")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("mutant_that_is_right survives", done.stdout)
+        self.assertIn("correct_that_is_not is refused", done.stdout)
+        self.assertIn("skipped:", done.stderr)
+        self.assertIn("2 of 3 mutants killed, 2 of 3 controls accepted", done.stdout)
+
+    def test_a_file_that_cannot_be_loaded(self):
+        (self.folder / "linear_attention.py").write_text("import no_such_module\ndef mutant_a(q): pass\ndef correct_b(q): pass\n")
+        done = run("battery", self.folder / "linear_attention.py")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("No module named 'no_such_module'", done.stdout)
+
+    def test_bad_usage(self):
+        (self.folder / "linear_attention.py").write_text("def mutant_(:")
+        (self.folder / "unknown.py").write_text("def mutant_a(x): pass")
+        (self.folder / "empty.py").write_text("")
+        for arguments, words in (([], "PATH"), ([self.folder / "none.py"], "no file"), ([self.folder / "unknown.py"], "say which with --kernel"),
+                                 ([self.folder / "linear_attention.py"], "cannot read"),
+                                 ([self.folder / "empty.py", "--kernel", "linear_attention"], "no top-level function"),
+                                 ([BATTERY, "--waive", "shared-edge"], "did you mean shared-edges")):
+            done = run("battery", *arguments)
+            self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
