@@ -77,30 +77,41 @@ std::string ending_text(int wait_status) {
   return fmt::format("exit status {}", WEXITSTATUS(wait_status));
 }
 
+enum class Look { ended, asleep, awake };
+
 // One look at /proc/PID/stat: has the process ended, is it about to, or does SIGKILL wait for it?
-bool looks_ended(const Descriptor& stat) {
+Look look_at(const Descriptor& stat) {
   char line[1024];
   const ssize_t got = pread(stat.get(), line, sizeof line - 1, 0);
-  if (got <= 0) return true;
+  if (got <= 0) return Look::ended;
   line[got] = '\0';
   // The second field, the name in brackets, may hold anything. Behind it the state, numbers, and in the 9th and 31st
   // field the process's flags and its pending signals.
   const char* name_end = std::strrchr(line, ')');
-  if (name_end == nullptr) return true;
+  if (name_end == nullptr) return Look::ended;
   std::istringstream fields(name_end + 1);
   char state = 'X';
   fields >> state;
   std::array<std::int64_t, 32> field{};
   for (std::size_t number = 4; number < field.size(); ++number) fields >> field[number];
   constexpr std::int64_t exiting = 0x4, killed_by_signal = 0x400;  // PF_EXITING and PF_SIGNALED
-  return state == 'Z' || state == 'X' || (field[9] & (exiting | killed_by_signal)) != 0 ||
-         (field[31] >> (SIGKILL - 1) & 1) != 0;
+  const bool ended = state == 'Z' || state == 'X' || (field[9] & (exiting | killed_by_signal)) != 0 ||
+                     (field[31] >> (SIGKILL - 1) & 1) != 0;
+  return ended ? Look::ended : state == 'S' ? Look::asleep : Look::awake;
 }
 
 // Has the process ended, or been killed, even if it has not come to die yet? From the moment that kill() returns, what
-// ends a process is pending; when the process takes it up, it is flagged instead. Two looks seldom miss it in between,
-// where it may be preempted; then the answer stands, and the next call meets the end.
-bool is_ending(const Descriptor& stat) { return looks_ended(stat) || looks_ended(stat); }
+// ends a process is pending and the process is awake; when it takes that up it is flagged instead, and in between it
+// may be kept from the processor for a while with neither to be seen. A starter that was not killed is asleep, or soon
+// will be.
+bool is_ending(const Descriptor& stat) {
+  for (int turn = 0; turn < 10'000; ++turn) {
+    const Look look = look_at(stat);
+    if (look != Look::awake) return look == Look::ended;
+    std::this_thread::sleep_for(50us);
+  }
+  return false;
+}
 
 // A verdict must not depend on who asks for it. These change which instructions compute (ATEN_CPU_CAPABILITY, MKL_CBWR,
 // DNNL_MAX_CPU_ISA, GLIBC_TUNABLES), how many threads share the work and in which order they add, what fresh memory

@@ -5,10 +5,13 @@ import importlib
 import importlib.util
 import inspect
 import linecache
+import os
 import pathlib
 import re
 import sys
 import traceback
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # candidates run on the CPU; a GPU would be found without its libraries
 
 import torch
 
