@@ -61,7 +61,7 @@ nlohmann::json json_of(const FuzzResult& result, const Plan& plan) {
 
 int fuzz(const Options& options) {
   if (options.candidate.empty()) throw UsageError("fuzz: no candidate: name one with --candidate");
-  const std::vector<std::string> only = properties_from(options.only), waived = split(options.waive);
+  const std::vector<std::string> only = properties_from(options.only), waived = split("--waive", options.waive);
   FuzzSettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
   settings.most_cases = options.cases;

@@ -41,7 +41,7 @@ void require_each_once(const std::string& option, const std::vector<std::string>
 
 std::map<std::string, std::int64_t> settings_from(const std::string& text, const FormInfo& form) {
   std::map<std::string, std::int64_t> settings;
-  for (const std::string& part : split(text)) {
+  for (const std::string& part : split("--candidate", text)) {
     const auto equals = part.find('=');
     const std::string parameter = part.substr(0, equals);
     std::vector<std::string> known;
@@ -146,11 +146,12 @@ std::chrono::duration<double> duration_from(const std::string& text) {
   return std::chrono::duration<double>(amount * unit->second);
 }
 
-std::vector<std::string> split(const std::string& list) {
+std::vector<std::string> split(const std::string& option, const std::string& list) {
   std::vector<std::string> words;
   for (std::size_t start = 0; !list.empty() && start <= list.size();) {
     const std::size_t comma = std::min(list.find(',', start), list.size());
-    if (comma == start) throw UsageError(fmt::format("'{}': wanted a word before and after each comma", list));
+    if (comma == start)
+      throw UsageError(fmt::format("{}: wanted a word before and after each comma, got '{}'", option, list));
     words.push_back(list.substr(start, comma - start));
     start = comma + 1;
   }
@@ -189,7 +190,7 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
 }
 
 std::vector<std::string> properties_from(const std::string& text) {
-  std::vector<std::string> names = split(text);
+  std::vector<std::string> names = split("--only", text);
   std::vector<std::string> known;
   for (const Property& property : properties()) known.push_back(property.name);
   known.emplace_back("power");

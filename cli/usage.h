@@ -31,7 +31,8 @@ void require_file(const std::string& path);
 // "30s", "10m", "1h", "500ms", "90" (seconds). Throws UsageError.
 std::chrono::duration<double> duration_from(const std::string& text);
 
-std::vector<std::string> split(const std::string& list);  // at commas
+// At commas. Throws UsageError that names the option where a part is empty.
+std::vector<std::string> split(const std::string& option, const std::string& list);
 
 // A form named on the command line: "chunked", "chunked:block=16" or a spelling of outside::Kind.
 struct Chosen {

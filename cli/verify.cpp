@@ -27,7 +27,7 @@ int verify(const Options& options) {
     throw UsageError(
         "no candidate: name one with --candidate, for instance --candidate chunked; './fractus-verify list' shows "
         "them");
-  const std::vector<std::string> only = properties_from(options.only), waived = split(options.waive);
+  const std::vector<std::string> only = properties_from(options.only), waived = split("--waive", options.waive);
   const auto dtypes = dtypes_from(options.dtype);
   JudgeSettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);

@@ -93,11 +93,14 @@ void zero_tensors(Draft& d, Random& random) {
 // Each tensor keeps to a few binades of its own somewhere in the domain; q, k and z0 are positive, so that den is no
 // smaller than its terms and every quantity stays finite.
 void magnitudes(Draft& d, Random& random) {
+  // In half of the draws den is as large as the domain lets it be, where its square overflows in float32.
+  const bool largest = random.chance(0.5);
   for (Array* array : d.all()) {
     const bool positive = array == &d.q || array == &d.k || array == &d.z0;
     // Every other tensor lies at an end of the domain, half of its entries at the very last number.
-    const double end = domain_exponent * random.sign();
-    const double centre = random.chance(0.5) ? end : random.uniform(-28, 28), spread = random.uniform(0, 2);
+    const double end = largest && positive ? domain_exponent : domain_exponent * random.sign();
+    const double centre = (largest && positive) || random.chance(0.5) ? end : random.uniform(-28, 28);
+    const double spread = random.uniform(0, 2);
     draw(*array, [&] {
       return (positive ? 1 : random.sign()) *
              std::exp2(std::clamp(centre + random.uniform(-spread, spread), -30.0, 30.0));

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* self = "memory";
 // What the process itself may add to its resident size during a call: arenas, a library's first buffers.
 constexpr std::int64_t resident_allowance = std::int64_t{16} << 20;
-constexpr std::size_t calls_to_settle = 4, calls_to_watch = 24;
+constexpr std::size_t calls_to_settle = 4, calls_to_watch = 40;
 // The heap counts what its caches hold back as used, some kilobytes more with every few calls of a right form. A form
 // that keeps one buffer of these cells a call keeps four times as much.
 constexpr std::int64_t heap_allowance = 32 << 10;

@@ -1,8 +1,12 @@
 // What a reader sees: text that is not ours, times, waivers.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "reports/files.h"
 #include "reports/result.h"
 #include "reports/words.h"
 #include "tests/harness/example.h"
@@ -76,6 +80,36 @@ TEST(Report, TellsWhichWaiversWereNeeded) {
   EXPECT_NE(to_text(failed(), false).find("FAILED (" + words + ")"), std::string::npos);
   EXPECT_NE(to_markdown(failed()).find("- " + words + "\n"), std::string::npos);
   EXPECT_EQ(to_json(failed()).at("waiver_uses"), (nlohmann::json{{"memory-growth", 3}, {"shared-edges", 0}}));
+}
+
+// A limit on the size of files stands for a disk that is full: what is longer cannot be written.
+struct FullDisk {
+  rlimit before{};
+  explicit FullDisk(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit smaller{bytes, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &smaller);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before); }
+};
+
+// Protects: a page of one run beside the numbers of another. Where the second file does not fit, the first is not
+// replaced either, and nothing of the attempt is left.
+TEST(Files, AreReplacedTogetherOrNotAtAll) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "fractus-files-test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto page = folder / "report.md", numbers = folder / "report.json";
+  write_together({{page, "old page"}, {numbers, "old numbers"}});
+  {
+    const FullDisk full(4096);
+    EXPECT_THROW(write_together({{page, "new page"}, {numbers, std::string(8192, '1')}}), std::runtime_error);
+  }
+  EXPECT_EQ(read_whole(page), "old page");
+  EXPECT_EQ(read_whole(numbers), "old numbers");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
