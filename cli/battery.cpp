@@ -162,7 +162,7 @@ std::vector<std::string> all_but_power() {
 int battery(const Options& options) {
   BatterySettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
-  settings.waived = split(options.waive);
+  settings.waived = split("--waive", options.waive);
   settings.fixtures = root() / "fixtures" / "found";
   const auto dtypes = dtypes_from(options.dtype);
 
