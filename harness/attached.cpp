@@ -25,7 +25,7 @@ Answer Attached::answer(const Call& request) {
     ++deaths_;
     return gone(error);
   }
-  Answer answer = call(*process_, request, time_limit(request));
+  Answer answer = call(*process_, request, time_limit(request) + form_.patience);
   if (!process_->alive()) ++deaths_;
   return answer;
 }
@@ -47,7 +47,7 @@ Subject Attached::subject() {
       return std::vector<Answer>(calls.size(), gone(error));
     }
     std::chrono::milliseconds limit{0};
-    for (const Call& each : calls) limit += time_limit(each);
+    for (const Call& each : calls) limit += time_limit(each) + form_.patience;
     std::vector<Answer> answers = call_together(*process_, calls, last_first, limit);
     if (!process_->alive()) ++deaths_;
     return answers;
@@ -62,7 +62,7 @@ Subject Attached::subject() {
     }
     Process& fresh = *spawned;
     for (const Call& request : requests) {
-      answers.push_back(call(fresh, request, time_limit(request)));
+      answers.push_back(call(fresh, request, time_limit(request) + form_.patience));
       if (!fresh.alive()) break;
     }
     return answers;

@@ -235,9 +235,11 @@ const FormInfo& Workshop::load(const std::string& kernel, const std::string& can
   const auto spec = outside::spec_from(candidate);
   if (!spec) throw std::invalid_argument(fmt::format("'{}' is no candidate from outside", candidate));
   const std::shared_ptr<process::Server> from = spec->kind->in_python ? python() : server_;
-  if (spec->kind->in_python) from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min);
+  const Json prepared =
+      spec->kind->in_python ? from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min) : Json::object();
   auto host = std::make_shared<process::Host>(from, Limits{}.extra_bytes);
   host->load(kernel, candidate, limit);
+  if (prepared.value("compiles", false)) host->forms.front().patience = 1min;
   return (hosts_[{kernel, candidate}] = std::move(host))->forms.front();
 }
 

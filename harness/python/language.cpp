@@ -102,8 +102,8 @@ Form load(const std::string& path, const std::string& name, const Contract& cont
   });
 }
 
-void prepare(const std::string& path) {
-  in_python([&] { support().attr("prepare")(path); });
+bool prepare(const std::string& path) {
+  return in_python([&] { return support().attr("prepare")(path).cast<bool>(); });
 }
 
 std::vector<std::string> outline(const std::string& path) {

@@ -72,9 +72,11 @@ def outline(path):
 
 def prepare(path):
     """Imports what the file's calls would, by its words; the file is not run. torch._dynamo takes seconds, in each process
-    that needs it unless the one that they are forked from has it."""
-    if path.endswith(".py") and re.search(rb"checkpoint|compile|_dynamo|export|functorch", pathlib.Path(path).read_bytes()):
+    that needs it unless the one that they are forked from has it. True where the file may have code generated."""
+    text = pathlib.Path(path).read_bytes() if path.endswith(".py") else b""
+    if re.search(rb"checkpoint|compile|_dynamo|export|functorch", text):
         importlib.import_module("torch._dynamo")
+    return b"compile" in text
 
 
 def load(path, name, arguments):

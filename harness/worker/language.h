@@ -21,8 +21,9 @@ struct NotThere : std::runtime_error {
 };
 
 struct Language {
-  // Brings in what a file will need and everybody may have. It reads the file and does not run it.
-  std::function<void(const std::string& path)> prepare;
+  // Brings in what a file will need and everybody may have, and says whether its calls may generate code, which takes
+  // a while. It reads the file and does not run it.
+  std::function<bool(const std::string& path)> prepare;
   // Runs the file and gives the function as a form. What the file does is the candidate's doing.
   std::function<Form(const std::string& path, const std::string& name, const Contract& contract)> load;
   // The top-level functions of a file, read and not run.

@@ -243,7 +243,7 @@ Json answer_to(const Message& request, bool for_candidate) {
     return reap(request.body.at("starter").get<pid_t>(),
                 std::chrono::milliseconds(request.body.at("grace_ms").get<int>()));
   if (op == "open_python") return open_python(), Json::object();
-  if (op == "prepare") return language()->prepare(request.body.at("path").get<std::string>()), Json::object();
+  if (op == "prepare") return {{"compiles", language()->prepare(request.body.at("path").get<std::string>())}};
   if (op == "load" && for_candidate) return load(request.body);
   throw std::invalid_argument("no request '" + op + "'");
 }

@@ -55,7 +55,7 @@ class Python(Folder):
         self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:other_signature", "--cases", 40).returncode, 4)
 
     def test_compiled(self):
-        """torch.compile inside a candidate works (its tracing; the code generator would need minutes)."""
+        """torch.compile inside a candidate works; its tracing alone here, since the code generator would need a minute."""
         (self.folder / "compiled.py").write_text(
             f"import sys, torch\nsys.path.insert(0, {str(HOSTILE.parent)!r})\nfrom hostile import right\n"
             "f = torch.compile(right, backend='aot_eager', dynamic=True)\n")
