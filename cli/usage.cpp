@@ -80,7 +80,7 @@ void load(Workshop& workshop, Chosen& chosen) {
   if (!chosen.outside) return;
   try {
     chosen.form = workshop.load(chosen.form.kernel, chosen.form.name);
-  } catch (const NotThere& error) {
+  } catch (const outside::NotThere& error) {
     const auto spec = outside::spec_from(chosen.form.name);
     unknown(fmt::format("{} of {}", spec->kind->ending == ".py" ? "function" : "operator", spec->path), spec->name,
             error.known);

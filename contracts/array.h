@@ -1,7 +1,9 @@
 // A tensor's name, type, shape and values, without a library: what all rooms that do not see torch pass to each other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,9 @@ struct Array {
 
   bool operator==(const Array&) const = default;
 };
+
+// Values of all that are present.
+std::size_t value_count(const std::vector<std::optional<Array>>& arrays);
 
 Array zeros(std::string name, DType dtype, Shape shape);
 

@@ -61,7 +61,7 @@ struct Call {
   bool record_graph = false;    // without cotangents: grad mode on all the same
   bool computed_inputs =
       false;  // inputs are results themselves, as in a model, and the gradients those of what they came from
-  bool watch_heap = false;      // Answer::heap_bytes is wanted
+  bool watch_memory = false;    // Answer::resident_growth_bytes and heap_bytes are wanted
   bool tracked_inputs = false;  // `gradients` holds with grad mode off too, as under torch.no_grad()
   // In a chain of calls, pairs (input, output): that input is this output of the call before, graph and all, and is
   // absent from `inputs`.
@@ -94,9 +94,9 @@ struct Answer {
   std::int64_t peak_extra_bytes =
       0;  // most bytes held by torch's allocator in the forward, inputs and outputs not counted
   std::int64_t peak_resident_bytes = 0;    // of the process so far
-  std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held
+  std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held; likewise
   std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone
-  std::int64_t heap_bytes = 0;             // of the process's heap, before the call; 0 unless it is watched
+  std::int64_t heap_bytes = 0;             // of the process's heap, before the call; 0 unless memory is watched
 };
 
 // What a form says of its memory. The function that says it is the form's own code: it may fail like any call.

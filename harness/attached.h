@@ -1,7 +1,9 @@
 // A form with a living process behind it, replaced when it dies: what a property knows as its Subject.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "harness/process.h"
 #include "properties/property.h"
@@ -19,8 +21,9 @@ class Attached {
   int deaths() const { return deaths_; }  // processes lost to crashes and time-outs so far
 
  private:
-  void revive();
-  Answer answer(const Call& call);
+  // What `ask` gets of a living process; `count` failures where none can be had.
+  std::vector<Answer> answers(std::size_t count, const std::function<std::vector<Answer>(Process&)>& ask);
+  std::chrono::milliseconds limit(const Call& call) const;
 
   const Workshop& workshop_;
   FormInfo form_;

@@ -6,17 +6,14 @@
 
 #include "harness/attached.h"
 #include "harness/by_two.h"
+#include "harness/clock.h"
 #include "harness/explain.h"
-#include "harness/line.h"
 #include "harness/measure.h"
+#include "harness/tighter_line.h"
 #include "reports/words.h"
 
 namespace fractus {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // A function that no case has shown to be wrong yet.
 struct Living {
@@ -60,7 +57,7 @@ class Run {
       tried.summary = form.summary;
       tried.reason = form.trouble;
       if (form.trouble.empty()) living_.push_back(std::make_unique<Living>(Attached(workshop_, form, {}), &tried));
-    } catch (const NotThere& error) {
+    } catch (const outside::NotThere& error) {
       tried.reason = error.what();
     }
     if (!tried.reason.empty()) {

@@ -22,7 +22,6 @@
 namespace fractus::process {
 
 using namespace std::chrono_literals;
-using protocol::Clock;
 using protocol::Delivery;
 using protocol::Descriptor;
 using protocol::Json;

@@ -77,7 +77,7 @@ enum class Serves {
 struct Child {
   std::shared_ptr<Spawner> server;
   pid_t pid = -1;
-  pid_t starter = -1;                 // its parent, which has no other child; see harness/worker/main.cpp
+  pid_t starter = -1;                 // its parent, which has no other child; see harness/worker/spawn.cpp
   protocol::Descriptor starter_stat;  // what /proc says of it
   protocol::Descriptor socket;
   protocol::Descriptor output;  // the reading end of its standard output and error

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include "harness/attached.h"
+#include "harness/clock.h"
 #include "harness/explain.h"
 
 namespace fractus {
 
 FuzzResult fuzz(const Workshop& workshop, const Driver& driver, const Plan& plan, const FuzzSettings& settings) {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  const auto seconds = [start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
 
   struct Source {
     const Property* property;
@@ -25,7 +24,8 @@ FuzzResult fuzz(const Workshop& workshop, const Driver& driver, const Plan& plan
   FuzzResult result;
   Attached candidate(workshop, *workshop.find_form(plan.kernel, plan.candidate), plan.settings);
   rc::Random random(plan.generation.seed);
-  while (seconds() < settings.budget.count() && (settings.most_cases == 0 || result.cases < settings.most_cases)) {
+  while (seconds_since(start) < settings.budget.count() &&
+         (settings.most_cases == 0 || result.cases < settings.most_cases)) {
     const Source& source = sources[static_cast<std::size_t>(result.cases) % sources.size()];
     const Case c = source.cases(random.split(), rc::kNominalSize).value();
     Expectation expectation(driver, c, 2);
@@ -39,7 +39,7 @@ FuzzResult fuzz(const Workshop& workshop, const Driver& driver, const Plan& plan
       double& worst = result.worst_ratio[fmt::format("{} {}", name(c.dtype), tensor)];
       worst = std::max(worst, ratio);
     }
-    if (settings.progress) settings.progress(result.cases, seconds());
+    if (settings.progress) settings.progress(result.cases, seconds_since(start));
     const bool waived = outcome.finding && contains(settings.waived, outcome.finding->waiver);
     if (outcome.finding && !waived) {
       PropertyResult failure;
@@ -52,7 +52,7 @@ FuzzResult fuzz(const Workshop& workshop, const Driver& driver, const Plan& plan
       break;
     }
   }
-  result.seconds = seconds();
+  result.seconds = seconds_since(start);
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <semaphore>
 
 #include "harness/attached.h"
+#include "harness/clock.h"
 #include "harness/explain.h"
 #include "harness/machine.h"
 #include "harness/measure.h"
@@ -17,10 +18,6 @@
 
 namespace fractus {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Above this share of elements without a bound a property has not been tried in earnest.
 constexpr double most_undecidable = 0.25;
@@ -60,7 +57,7 @@ class Run {
     for (std::size_t i = 0; i < plan_.cases.size() && !stopped_; ++i) {
       if (settings_.progress)
         settings_.progress({plan_.cases[i].property, i, plan_.cases.size(), seconds_since(start_)});
-      if (std::chrono::duration<double>(Clock::now() - start_) > settings_.budget) {
+      if (seconds_since(start_) > settings_.budget.count()) {
         out_of_budget_ = true;
         break;
       }

@@ -44,7 +44,7 @@ Shown Measure::run(const Property& property, Expectation& expectation, bool know
     if (i < good)
       outcomes[i] = property.check(expectation, good_[i].subject());
     else
-      try_on(property, expectation, {wrong[i - good]}, "");
+      try_on(property, expectation, *wrong[i - good], "");
   });
 
   Shown shown;
@@ -65,17 +65,14 @@ Shown Measure::run(const Property& property, Expectation& expectation, bool know
   return shown;
 }
 
-void Measure::try_on(const Property& property, Expectation& expectation, std::vector<Wrong*> forms,
-                     const std::string& note) {
-  for (Wrong* wrong : forms) {
-    const Outcome its = property.check(expectation, wrong->form.subject());
-    if (!its.finding) continue;
-    wrong->kill.killed = true;
-    wrong->kill.property = property.name + note;
-    wrong->kill.kind = its.finding->kind;
-    wrong->kill.tensor = its.finding->tensor;
-    wrong->kill.where = label(expectation.of());
-  }
+void Measure::try_on(const Property& property, Expectation& expectation, Wrong& wrong, const std::string& note) {
+  const Outcome its = property.check(expectation, wrong.form.subject());
+  if (!its.finding) return;
+  wrong.kill.killed = true;
+  wrong.kill.property = property.name + note;
+  wrong.kill.kind = its.finding->kind;
+  wrong.kill.tensor = its.finding->tensor;
+  wrong.kill.where = label(expectation.of());
 }
 
 bool Measure::finish(const std::function<bool()>& out_of_time) {
@@ -98,7 +95,7 @@ bool Measure::finish(const std::function<bool()>& out_of_time) {
       const Property& property = *find_property(c.property);
       by_two(forms.size(), [&](std::size_t i) {
         Expectation expectation(driver_, c, 1);  // one each: it is evaluated by whoever asks first
-        try_on(property, expectation, {forms[i]}, pass ? pass->note : "");
+        try_on(property, expectation, *forms[i], pass ? pass->note : "");
       });
     }
   return true;

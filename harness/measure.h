@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "harness/attached.h"
-#include "harness/line.h"
 #include "harness/plan.h"
+#include "harness/tighter_line.h"
 #include "reports/result.h"
 
 namespace fractus {
@@ -43,7 +43,7 @@ class Measure {
     Kill kill;
     std::string shown_by;  // empty: by any property
   };
-  void try_on(const Property& property, Expectation& expectation, std::vector<Wrong*> forms, const std::string& note);
+  void try_on(const Property& property, Expectation& expectation, Wrong& wrong, const std::string& note);
   std::vector<Wrong*> living(const std::function<bool(const Wrong&)>& which);
 
   const Driver& driver_;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace fractus::outside {
 
@@ -30,5 +33,12 @@ struct Spec {
 // Absent where the text names a form of this build. Throws std::invalid_argument, with the spellings, where it looks
 // like a file but is none of them.
 std::optional<Spec> spec_from(const std::string& candidate);
+
+// The file is there, and has no function or operator of the name; `known` are those that it has.
+struct NotThere : std::runtime_error {
+  NotThere(const std::string& text, std::vector<std::string> there)
+      : std::runtime_error(text), known(std::move(there)) {}
+  std::vector<std::string> known;
+};
 
 }  // namespace fractus::outside

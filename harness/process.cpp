@@ -43,7 +43,7 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"record_graph", call.record_graph},
           {"tracked_inputs", call.tracked_inputs},
           {"computed_inputs", call.computed_inputs},
-          {"watch_heap", call.watch_heap},
+          {"watch_memory", call.watch_memory},
           {"continues", call.continues},
           {"requires_grad", call.gradients},
           {"bytes", plan.bytes},

@@ -45,13 +45,6 @@ struct FormInfo {
   std::chrono::milliseconds patience{0};  // beyond a call's ordinary limit: code may be generated in it
 };
 
-// A candidate's file has no such function; `known` are those that it has.
-struct NotThere : std::runtime_error {
-  NotThere(const std::string& text, std::vector<std::string> there)
-      : std::runtime_error(text), known(std::move(there)) {}
-  std::vector<std::string> known;
-};
-
 // A file is no source text of its language.
 struct UnreadableSource : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "contracts/array.h"
+#include "harness/clock.h"
 
 namespace fractus::protocol {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
 inline constexpr Clock::time_point never = Clock::time_point::max();
 
 // Every byte that nobody has written yet. Four or eight of them are a NaN.

@@ -87,4 +87,11 @@ rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, co
                       });
 }
 
+rc::Gen<Case> with_variant(const rc::Gen<Case>& cases, const std::vector<std::string>& variants) {
+  return rc::gen::map(rc::gen::pair(cases, rc::gen::elementOf(variants)), [](auto draw) {
+    draw.first.variant = draw.second;
+    return draw.first;
+  });
+}
+
 }  // namespace fractus

@@ -30,4 +30,7 @@ enum class Backward { never, always };
 rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, const std::string& property,
                           const std::vector<std::string>& fills, Backward backward);
 
+// The same with any of the variants.
+rc::Gen<Case> with_variant(const rc::Gen<Case>& cases, const std::vector<std::string>& variants);
+
 }  // namespace fractus

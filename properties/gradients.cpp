@@ -11,7 +11,7 @@ constexpr const char* self = "gradients";
 // Inputs that are leaves of the graph, and inputs that are results themselves, as in every model.
 const std::vector<std::string> variants{"leaves", "computed"};
 
-// float64's base is software arithmetic, so its live case keeps the extents and takes a few of the groups.
+// float64's base has no vector instructions, so its live case keeps the widths and takes a few of the groups.
 Dims live_shape(const Driver& driver, DType dtype) {
   Dims dims = driver.live;
   if (dtype == DType::float64) dims[driver.contract->dim_symbols.front()] = 2;
@@ -71,12 +71,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 }
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
-  return rc::gen::map(rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always),
-                                    rc::gen::elementOf(variants)),
-                      [](auto draw) {
-                        draw.first.variant = draw.second;
-                        return draw.first;
-                      });
+  return with_variant(random_case(driver, settings, self, driver.smooth_fills, Backward::always), variants);
 }
 
 Outcome check(Expectation& expectation, const Subject& subject) {

@@ -65,12 +65,10 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
 }
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
-  const auto drawn = rc::gen::pair(random_case(driver, settings, self, driver.smooth_fills, Backward::always),
-                                   rc::gen::elementOf(variants));
-  return rc::gen::map(drawn, [](auto draw) {
-    draw.first.variant = draw.second;
-    if (forward_only(draw.second)) draw.first.cotangents.clear(), draw.first.frozen.clear();
-    return draw.first;
+  const auto any = with_variant(random_case(driver, settings, self, driver.smooth_fills, Backward::always), variants);
+  return rc::gen::map(any, [](Case c) {
+    if (forward_only(c.variant)) c.cotangents.clear(), c.frozen.clear();
+    return c;
   });
 }
 

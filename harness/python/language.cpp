@@ -37,7 +37,7 @@ std::string described(const py::object& error) { return support().attr("describe
   const std::string text = described(value);
   TORCH_CHECK_WITH(OutOfMemoryError, !support().attr("is_out_of_memory")(value).cast<bool>(), text);
   if (py::isinstance(value, support().attr("NotThere")))
-    throw NotThere(py::str(value), value.attr("known").cast<std::vector<std::string>>());
+    throw outside::NotThere(py::str(value), value.attr("known").cast<std::vector<std::string>>());
   throw std::runtime_error(text);
 }
 

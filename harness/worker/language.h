@@ -4,21 +4,13 @@
 
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "contracts/form.h"
+#include "harness/outside.h"
 
 namespace fractus::worker {
-
-// The file is there, and what was asked for in it is not.
-struct NotThere : std::runtime_error {
-  NotThere(const std::string& text, std::vector<std::string> there)
-      : std::runtime_error(text), known(std::move(there)) {}
-  std::vector<std::string> known;
-};
 
 struct Language {
   // Brings in what a file will need and everybody may have, and says whether its calls may generate code, which takes

@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "harness/worker/spawn.h"
 
-constexpr int socket_fd = 3;
+using namespace fractus::worker;
 
 int main() {
   struct stat status {};
@@ -18,11 +17,10 @@ int main() {
     std::fputs("fractus-worker is started by fractus-verify, not by hand\n", stderr);
     return 64;
   }
-  // Threads do not survive a fork, and locks that they hold do: every child would be at risk.
-  if (const auto threads = std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); threads > 1) {
+  if (const std::size_t threads = thread_count(); threads > 1) {
     fmt::print(stderr, "a form's static initialiser has started threads: {} run before any call\n", threads - 1);
     return 70;
   }
-  fractus::worker::run_server(/*for_candidate=*/false);
+  run_server(/*for_candidate=*/false);
   _exit(0);
 }

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "harness/outside.h"
-#include "harness/worker/kinds.h"
+#include "harness/worker/compiled.h"
 
 namespace fractus::worker {
 namespace {

@@ -22,10 +22,7 @@
 namespace fractus::worker {
 namespace {
 
-using protocol::Clock;
 using protocol::Placement;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::int64_t held_bytes(const Tensors& tensors) {
   std::int64_t bytes = 0;
@@ -174,16 +171,16 @@ Tensors shallow(const Tensors& tensors) {
 void run_forward(const Problem& problem, bool checked, Outcome& outcome) {
   restart_peak();
   const std::int64_t held = live_bytes();
-  const std::int64_t resident = checked ? status_bytes("VmHWM") : 0;
-  const Tensors inputs = shallow(problem.inputs);
+  const std::int64_t resident = problem.watch_memory ? status_bytes("VmHWM") : 0;
+  const Tensors inputs = checked ? shallow(problem.inputs) : Tensors();
   const auto start = Clock::now();
   outcome.outputs = problem.form->run(problem.inputs, problem.settings);
   outcome.forward_seconds = seconds_since(start);
   outcome.seconds = outcome.forward_seconds;
   outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs));
   if (checked) {
+    if (problem.watch_memory) outcome.resident_growth_bytes = status_bytes("VmHWM") - resident;
     check_inputs_untouched(problem, inputs, outcome);
-    outcome.resident_growth_bytes = status_bytes("VmHWM") - resident;
     check_outputs(problem, outcome);
   } else {
     outcome.usable.assign(outcome.outputs.size(), true);
@@ -256,6 +253,7 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
   }
   request.at("threads").get_to(problem.threads);
   request.at("backward_twice").get_to(problem.backward_twice);
+  request.at("watch_memory").get_to(problem.watch_memory);
   request.at("outputs").get_to(problem.output_places);
   problem.gradient_places = placements(request.at("gradients"));
   problem.input_places = placements(request.at("inputs"));

@@ -22,6 +22,7 @@ struct Problem {
   bool record_graph = false;  // grad mode, for a backward or because the call asks for it
   std::vector<std::pair<std::size_t, std::size_t>> continues;  // (input, output of the problem before)
   bool backward_twice = false;
+  bool watch_memory = false;  // the process's own size, whose reading costs as much as a small call
   std::shared_ptr<protocol::Mapping> memory;
   std::vector<protocol::Placement> output_places;
   std::vector<std::optional<protocol::Placement>> gradient_places;

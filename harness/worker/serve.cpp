@@ -79,7 +79,7 @@ void settle(const Form& form, Json& answer) {
 
 Json serve_call(const Json& request, const protocol::Descriptor& memory) {
   const std::int64_t held = live_bytes();
-  const std::int64_t heap = request.at("watch_heap").get<bool>() ? heap_bytes() : 0;
+  const std::int64_t heap = request.at("watch_memory").get<bool>() ? heap_bytes() : 0;
   Json answer;
   const Form* form = nullptr;
   {

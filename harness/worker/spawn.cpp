@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -26,11 +27,8 @@
 namespace fractus::worker {
 namespace {
 
-using protocol::Clock;
 using protocol::Json;
 using protocol::Message;
-
-constexpr int socket_fd = 3;
 
 // A form can end the process that started it: kill(getppid()) is one line. Were that this server, every other form
 // would end with it and nobody could tell whose doing it was; so each form has a parent of its own, its starter, which
@@ -166,13 +164,19 @@ Json spawn(const Message& request) {
   return {{"pid", form}, {"starter", starter}};
 }
 
+std::set<pid_t> children() {
+  std::set<pid_t> all;
+  std::ifstream list(fmt::format("/proc/self/task/{}/children", getpid()));
+  for (pid_t pid = 0; list >> pid;) all.insert(pid);
+  return all;
+}
+
 // Processes whose parent has ended come to us, their subreaper: what a form left behind, and a form whose starter
 // ended.
 void end_orphans() {
   for (bool found = true; found;) {
     found = false;
-    std::ifstream list(fmt::format("/proc/self/task/{}/children", getpid()));
-    for (pid_t pid = 0; list >> pid;) {
+    for (const pid_t pid : children()) {
       if (starters.contains(pid) || companions.contains(pid)) continue;
       found = true;
       kill(pid, SIGKILL);
@@ -201,20 +205,6 @@ Json reap(pid_t starter, std::chrono::milliseconds grace) {
   return {{"ended", by_itself ? "starter" : "neither"}, {"status", status}};
 }
 
-std::set<pid_t> children() {
-  std::set<pid_t> all;
-  std::ifstream list(fmt::format("/proc/self/task/{}/children", getpid()));
-  for (pid_t pid = 0; list >> pid;) all.insert(pid);
-  return all;
-}
-
-std::size_t thread_count() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("Threads:")) return std::strtoul(line.c_str() + 8, nullptr, 10);
-  return 0;
-}
-
 // Everything that is thrown here is the candidate's doing.
 Json load(const Json& request) {
   const Contract* contract = find_contract(request.at("kernel").get<std::string>());
@@ -228,7 +218,7 @@ Json load(const Json& request) {
                       threads - 1));
     companions = children();
     return {{"form", describe(add_form(std::move(form)))}};
-  } catch (const NotThere& absent) {
+  } catch (const outside::NotThere& absent) {
     return {{"not_there", absent.what()}, {"known", absent.known}};
   } catch (...) {
     return {{"raised", exception_text()}};
@@ -249,6 +239,10 @@ Json answer_to(const Message& request, bool for_candidate) {
 }
 
 }  // namespace
+
+std::size_t thread_count() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
 
 void run_server(bool for_candidate) {
   close_range(socket_fd + 1, ~0U, 0);  // whatever the parent left open

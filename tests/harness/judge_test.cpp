@@ -164,7 +164,8 @@ TEST(Judge, CatchesEachWrongFormWhereItIsMeantToShow) {
   ASSERT_EQ(result.verdict, Verdict::equivalent) << (result.reasons.empty() ? "" : result.reasons.front());
   EXPECT_GT(result.kills.size(), 100u);
   for (const Kill& kill : result.kills)
-    EXPECT_TRUE(real_workshop().find_form("linear_attention", kill.form)->shown_by.starts_with(kill.property)) << kill.form;
+    EXPECT_TRUE(real_workshop().find_form("linear_attention", kill.form)->shown_by.starts_with(kill.property))
+        << kill.form;
 }
 
 // Protects: a large block is answered for at once, and not with trust.

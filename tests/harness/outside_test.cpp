@@ -179,7 +179,7 @@ TEST(Outside, AnAbsentFunctionIsNotThere) {
   try {
     workshop().load("linear_attention", hostile("rigth"));
     FAIL();
-  } catch (const NotThere& error) {
+  } catch (const outside::NotThere& error) {
     EXPECT_NE(std::find(error.known.begin(), error.known.end(), "right"), error.known.end());
   }
 }

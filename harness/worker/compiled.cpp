@@ -1,4 +1,4 @@
-#include "harness/worker/kinds.h"
+#include "harness/worker/compiled.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -110,7 +110,7 @@ Form load_operator(const outside::Spec& spec, const Contract& contract) {
     std::vector<std::string> added;
     for (const std::string& name : operator_names())
       if (!before.contains(name)) added.push_back(name);
-    throw NotThere(fmt::format("{} registers no operator {}", spec.path, spec.name), added);
+    throw outside::NotThere(fmt::format("{} registers no operator {}", spec.path, spec.name), added);
   }
   const Arguments arguments(found->schema(), contract, 0);
   Form form;

@@ -1,4 +1,4 @@
-// What a form can come from, beside a Python function.
+// Forms from what is compiled already: operators of shared libraries, and programs.
 #pragma once
 
 #include "contracts/form.h"

@@ -1,4 +1,4 @@
-#include "harness/line.h"
+#include "harness/tighter_line.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,8 @@ namespace {
 
 constexpr double quarantine_factor = 4;
 constexpr int quarantine_cases = 10;  // fewer have no worst worth the name
-constexpr std::int64_t most_elements_for_all = 20'000, most_steps_for_all = 192;
+constexpr std::size_t most_elements_for_all = 20'000;
+constexpr std::int64_t most_steps_for_all = 192;
 
 }  // namespace
 
@@ -43,11 +44,8 @@ std::vector<Quarantine> TighterLine::exceeded() const {
 }
 
 bool sets_line(const Property& property, const Expectation& expectation) {
-  std::int64_t elements = 0;
-  for (const auto& input : expectation.problem().inputs)
-    if (input) elements += static_cast<std::int64_t>(input->values.size());
   const std::string& symbol = expectation.driver().sequence_symbol;
-  return property.compared_with_known_good && elements <= most_elements_for_all &&
+  return property.compared_with_known_good && value_count(expectation.problem().inputs) <= most_elements_for_all &&
          (symbol.empty() || expectation.of().dims.at(symbol) <= most_steps_for_all);
 }
 

@@ -17,8 +17,8 @@ void Host::load(const std::string& kernel, const std::string& candidate, std::ch
     if (reply.status != Status::ok) {
       ending = form.trouble = reply.message;
     } else if (body.contains("not_there")) {
-      throw NotThere(visible(body.at("not_there").get<std::string>()),
-                     body.at("known").get<std::vector<std::string>>());
+      throw outside::NotThere(visible(body.at("not_there").get<std::string>()),
+                              body.at("known").get<std::vector<std::string>>());
     } else if (body.contains("form")) {
       form = read_form(body.at("form"));
       form.kernel = kernel;
