@@ -16,6 +16,7 @@ struct Options {
   std::string kernel, candidate, preset = "live", dtype, only, waive, report, json, budget, file, folder, what;
   std::uint64_t seed = 1;
   std::int64_t cases = 0;
+  bool forward_only = false;
 };
 
 int verify(const Options& options);

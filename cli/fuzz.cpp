@@ -70,6 +70,7 @@ int fuzz(const Options& options) {
 
   Workshop workshop;
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
+  require_backward(chosen);
   require_waivers(waived, *chosen.driver->contract);
   const Plan plan = make_plan({.driver = chosen.driver,
                                .candidate = chosen.form,

@@ -77,6 +77,8 @@ int run(int argc, char** argv) {
   add_candidate(app, o);
   add_run(app, o);
   add_preset(app, o);
+  app.add_flag("--forward-only", o.forward_only,
+               "for a kernel that is called without gradients: none is judged, and the verdict says so");
   app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
 

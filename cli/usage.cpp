@@ -76,6 +76,16 @@ Chosen choose_outside(const std::string& kernel, const std::string& candidate, c
 
 }  // namespace
 
+void require_backward(const Chosen& chosen) {
+  const auto spec = chosen.outside ? outside::spec_from(chosen.form.name) : std::nullopt;
+  if (spec && spec->kind->forward_only)
+    throw UsageError(fmt::format(
+        "candidate '{}' holds a forward alone, and a training run takes gradients through its kernels: give "
+        "what it was exported from, as {}, or, for a kernel that is called without gradients, say "
+        "--forward-only to the verdict",
+        chosen.form.name, outside::kinds[0].spelling));
+}
+
 void load(Workshop& workshop, Chosen& chosen) {
   if (!chosen.outside) return;
   try {

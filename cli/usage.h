@@ -45,6 +45,9 @@ struct Chosen {
 // `kernel` may be empty where one kernel alone has such a form, or where there is one kernel alone.
 Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate);
 
+// Throws UsageError where the candidate is of a kind that holds no backward.
+void require_backward(const Chosen& chosen);
+
 // Loads a candidate from outside, and does nothing for one of the build. Throws UsageError where its file has no such
 // function; anything else that goes wrong in loading is in chosen.form.trouble.
 void load(Workshop& workshop, Chosen& chosen);

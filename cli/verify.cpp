@@ -34,6 +34,9 @@ int verify(const Options& options) {
 
   Workshop workshop;
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
+  if (!options.forward_only) require_backward(chosen);
+  if (options.forward_only && only == std::vector<std::string>{"gradients"})
+    throw UsageError("--forward-only leaves nothing of --only gradients");
   require_waivers(waived, *chosen.driver->contract);
 
   const Plan plan = make_plan({.driver = chosen.driver,
@@ -42,7 +45,8 @@ int verify(const Options& options) {
                                .preset = options.preset,
                                .seed = options.seed,
                                .dtypes = dtypes,
-                               .only = only},
+                               .only = only,
+                               .forward_only = options.forward_only},
                               workshop.forms());
   say(fmt::format("plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size()));
 

@@ -154,6 +154,8 @@ class Run {
     if (!candidate_failed() && !stopped_ && !out_of_budget_)
       out_of_budget_ = !measure_.finish([this] { return seconds_since(start_) > settings_.budget.count(); });
     result_.kills = measure_.kills();
+    result_.forward_only = plan_.generation.forward_only;
+    result_.backward_alone = measure_.backward_alone();
     const bool failed = candidate_failed();
     result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
     result_.machine = this_machine();

@@ -75,30 +75,48 @@ void Measure::try_on(const Property& property, Expectation& expectation, Wrong& 
   wrong.kill.where = label(expectation.of());
 }
 
+// Puts one case to the forms; false where there is no time left for it.
+bool Measure::put(Case c, const std::vector<Wrong*>& forms, const std::string& note,
+                  const std::function<bool()>& out_of_time) {
+  if (forms.empty()) return true;
+  if (out_of_time()) return false;
+  const Property& property = *find_property(c.property);
+  by_two(forms.size(), [&](std::size_t i) {
+    Expectation expectation(driver_, c, 1);  // one each: it is evaluated by whoever asks first
+    try_on(property, expectation, *forms[i], note);
+  });
+  return true;
+}
+
 bool Measure::finish(const std::function<bool()>& out_of_time) {
-  struct Pass {
-    DType dtype;
-    std::string note;
-  };
-  std::vector<std::optional<Pass>> passes{std::nullopt};
+  for (const Case& c : plan_.cases)
+    if (!put(c, living([&](const Wrong& form) { return !form.shown_by.empty() && !is_meant(form.shown_by, c); }), "",
+             out_of_time))
+      return false;
   if (plan_.generation.dtypes.size() == 1) {
     const DType other = plan_.generation.dtypes.front() == DType::float32 ? DType::float64 : DType::float32;
-    passes.push_back(Pass{other, fmt::format(" ({} only)", name(other))});
-  }
-  for (const std::optional<Pass>& pass : passes)
     for (Case c : plan_.cases) {
-      const std::vector<Wrong*> forms =
-          living([&](const Wrong& form) { return pass || (!form.shown_by.empty() && !is_meant(form.shown_by, c)); });
-      if (forms.empty()) continue;
-      if (out_of_time()) return false;
-      if (pass) c.dtype = pass->dtype;
-      const Property& property = *find_property(c.property);
-      by_two(forms.size(), [&](std::size_t i) {
-        Expectation expectation(driver_, c, 1);  // one each: it is evaluated by whoever asks first
-        try_on(property, expectation, *forms[i], pass ? pass->note : "");
-      });
+      c.dtype = other;
+      if (!put(c, living(), fmt::format(" ({} only)", name(other)), out_of_time)) return false;
+    }
+  }
+  for (const bool meant : {true, false})
+    for (const Case& c : plan_.with_backward) {
+      const std::vector<Wrong*> forms = living([&](const Wrong& form) { return !meant || is_meant(form.shown_by, c); });
+      if (!put(c, forms, "", out_of_time)) return false;
+      for (Wrong* form : forms)
+        if (form->kill.killed) set_apart(c, *form);
     }
   return true;
+}
+
+// A form that fails with gradients and, on the same values, passes without them is wrong in its backward alone. One
+// that fails both ways is what the plan should have seen.
+void Measure::set_apart(const Case& c, Wrong& wrong) {
+  const Case forward = without_gradients(c);
+  Expectation expectation(driver_, forward, 1);
+  const bool passes = !find_property(forward.property)->check(expectation, wrong.form.subject()).finding;
+  wrong.kill.killed = wrong.backward_alone = passes;
 }
 
 std::vector<Measure::Wrong*> Measure::living(const std::function<bool(const Wrong&)>& which) {
@@ -110,8 +128,13 @@ std::vector<Measure::Wrong*> Measure::living(const std::function<bool(const Wron
 
 std::vector<Kill> Measure::kills() const {
   std::vector<Kill> list;
-  for (const Wrong& wrong : wrong_) list.push_back(wrong.kill);
+  for (const Wrong& wrong : wrong_)
+    if (!wrong.backward_alone) list.push_back(wrong.kill);
   return list;
+}
+
+std::int64_t Measure::backward_alone() const {
+  return std::count_if(wrong_.begin(), wrong_.end(), [](const Wrong& wrong) { return wrong.backward_alone; });
 }
 
 }  // namespace fractus

@@ -31,20 +31,24 @@ class Measure {
   Shown run(const Property& property, Expectation& expectation, bool known_good);
 
   // Puts the cases that the living known-wrong forms have been spared to them, and where the plan has one dtype alone,
-  // all cases in the other one: a fault that shows there only is no gap of this plan, and is named as such. False where
-  // `out_of_time` cut it short.
+  // all cases in the other one: a fault that shows there only is no gap of this plan, and is named as such. So is one
+  // of the gradients alone where the plan wants none. False where `out_of_time` cut it short.
   bool finish(const std::function<bool()>& out_of_time);
 
-  std::vector<Kill> kills() const;
+  std::vector<Kill> kills() const;      // without those
+  std::int64_t backward_alone() const;  // known-wrong forms whose gradients alone are wrong, found in finish()
 
  private:
   struct Wrong {
     Attached form;
     Kill kill;
     std::string shown_by;  // empty: by any property
+    bool backward_alone = false;
   };
   void try_on(const Property& property, Expectation& expectation, Wrong& wrong, const std::string& note);
-  std::vector<Wrong*> living(const std::function<bool(const Wrong&)>& which);
+  bool put(Case c, const std::vector<Wrong*>& forms, const std::string& note, const std::function<bool()>& out_of_time);
+  void set_apart(const Case& c, Wrong& wrong);
+  std::vector<Wrong*> living(const std::function<bool(const Wrong&)>& which = [](const Wrong&) { return true; });
 
   const Driver& driver_;
   const Plan& plan_;

@@ -27,11 +27,6 @@ std::optional<Spec> spec_from(const std::string& candidate) {
       throw std::invalid_argument(fmt::format("candidate '{}': wanted {}", candidate, kind.spelling));
     return Spec{&kind, candidate, ""};
   }
-  if (candidate.ends_with(".pt2"))
-    throw std::invalid_argument(
-        fmt::format("candidate '{}': an AOTInductor package holds a forward alone, for one choice of the optional "
-                    "inputs, and a kernel is judged with its gradients; give what it was exported from, as {}",
-                    candidate, kinds[0].spelling));
   // Names of forms are plain words, with parameters behind a colon.
   const std::string word = candidate.substr(0, candidate.find(':'));
   if (word.find_first_of("/.") == std::string::npos) return std::nullopt;

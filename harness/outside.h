@@ -16,12 +16,15 @@ struct Kind {
   std::string_view spelling;  // what --candidate wants
   bool takes_name;            // "path:name" rather than "path"
   bool in_python;             // its process has Python and torch's Python side loaded
+  bool forward_only;          // holds no backward
 };
 
 inline constexpr Kind kinds[] = {
-    {".py", "path/file.py:function", true, true},
-    {".so", "path/lib.so:namespace::op", true, true},  // what torch's extension builder links names Python's symbols
-    {".pt", "path/program.pt", false, false},
+    {".py", "path/file.py:function", true, true, false},
+    // These name what torch links with Python: its extension builder the symbols, its exporter libtorch.so.
+    {".so", "path/lib.so:namespace::op", true, true, false},
+    {".pt2", "path/program.pt2", false, true, true},
+    {".pt", "path/program.pt", false, false, false},
 };
 
 struct Spec {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace fractus {
 namespace {
@@ -40,6 +41,7 @@ std::string hash_of(const Plan& plan) {
                       {"preset", plan.preset},          {"seed", plan.generation.seed},
                       {"properties", plan.properties},  {"known_good", plan.known_good},
                       {"known_wrong", plan.known_wrong}};
+  if (plan.generation.forward_only) json["forward_only"] = true;
   for (const Case& c : plan.cases) json["cases"].push_back(c);
   return sha256(json.dump());
 }
@@ -56,6 +58,14 @@ std::string sha256(const std::string& bytes) {
   return hex;
 }
 
+Case without_gradients(Case c) {
+  if (c.property == "gradients") c.property = "rounding", c.variant.clear();
+  for (const std::string& output : c.cotangents) c.layouts.erase("d" + output);
+  c.cotangents.clear();
+  c.frozen.clear();
+  return c;
+}
+
 Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   Plan plan;
   plan.kernel = request.driver->contract->kernel;
@@ -68,7 +78,8 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
                      .dtypes = request.dtypes,
                      .block = block_of(plan.settings),
                      .live = request.preset == "live",
-                     .draws = request.preset == "live" ? 40 : 12};
+                     .draws = request.preset == "live" ? 40 : 12,
+                     .forward_only = request.forward_only};
 
   const auto wanted = [&](const std::string& property) {
     return request.only.empty() || contains(request.only, property);
@@ -87,6 +98,15 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
       cases.insert(cases.end(), more.begin(), more.end());
     }
     plan.cases.insert(plan.cases.end(), cases.begin(), cases.end());
+  }
+  if (request.forward_only) {
+    for (const Case& c : std::exchange(plan.cases, {})) {
+      if (!c.cotangents.empty()) plan.with_backward.push_back(c);
+      // No other property has the training run's shape.
+      if (c.property != "gradients" || (c.dims == request.driver->live && contains(plan.properties, "rounding")))
+        plan.cases.push_back(without_gradients(c));
+    }
+    std::erase(plan.properties, "gradients");
   }
   if (wanted("power")) plan.properties.emplace_back("power");
 

@@ -20,7 +20,8 @@ struct Plan {
   std::vector<std::string> known_good;  // forms whose ratios set the tighter line
   std::vector<std::string> known_wrong;
   std::vector<Case> cases;
-  std::string hash;  // SHA-256 of all of the above, hex
+  std::vector<Case> with_backward;  // what the same plan would hold beside, were gradients wanted; empty where they are
+  std::string hash;                 // SHA-256 of all of the above, hex
 };
 
 struct PlanRequest {
@@ -31,7 +32,11 @@ struct PlanRequest {
   std::uint64_t seed = 0;
   std::vector<DType> dtypes{DType::float32, DType::float64};
   std::vector<std::string> only;  // properties; empty: all
+  bool forward_only = false;      // the kernel is called where no gradient is wanted
 };
+
+// The same values, put to a kernel that is called without gradients.
+Case without_gradients(Case c);
 
 // The same request, forms and build give the same plan, bit for bit.
 Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms);

@@ -87,9 +87,10 @@ class Expectation {
 struct PlanSettings {
   std::uint64_t seed = 0;
   std::vector<DType> dtypes{DType::float32, DType::float64};
-  std::int64_t block = 64;  // the form's block, whose borders the shapes surround
-  bool live = true;         // the training run's shape as well
-  int draws = 40;           // random cases a property and dtype
+  std::int64_t block = 64;    // the form's block, whose borders the shapes surround
+  bool live = true;           // the training run's shape as well
+  int draws = 40;             // random cases a property and dtype
+  bool forward_only = false;  // no gradient is wanted, and no case has one
 };
 
 struct Property {

@@ -66,10 +66,16 @@ json mutants_of(const Result& result) {
                      {"case", kill.where}});
   }
   return {{"measured", result.power_measured},
+          {"backward_alone", result.backward_alone},
           {"killed", killed},
           {"total", result.kills.size()},
           {"survivors", survivors},
           {"table", table}};
+}
+
+// Properties that have no case where no gradient is wanted.
+std::vector<std::string> not_applied(const Result& result) {
+  return result.forward_only ? std::vector<std::string>{"gradients"} : std::vector<std::string>{};
 }
 
 }  // namespace
@@ -101,6 +107,8 @@ json to_json(const Result& result) {
          {"preset", result.preset},
          {"dtypes", result.dtypes},
          {"partial", result.partial},
+         {"forward_only", result.forward_only},
+         {"not_applied", not_applied(result)},
          {"only", result.only},
          {"waived", result.waived},
          {"waiver_uses", waiver_uses(result)},

@@ -107,6 +107,7 @@ void add_coverage(std::string& page, const Result& result) {
   if (!missing.empty()) page += fmt::format("- {}\n", fmt::join(missing, "\n- "));
   if (result.partial)
     page += fmt::format("- every property but {}: this run was restricted by `--only`\n", fmt::join(result.only, ", "));
+  if (result.forward_only) page += "- gradients, in any property: this run was restricted by `--forward-only`\n";
   if (result.dtypes.size() == 1)
     page += fmt::format("- any dtype but {}: this run was restricted by `--dtype`\n", result.dtypes[0]);
   for (const auto& [dtype, dims] : result.coverage.largest) {
@@ -131,8 +132,12 @@ std::string to_markdown(const Result& result) {
   for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
   if (!result.waived.empty()) page += fmt::format("- {}\n", waivers_text(result));
   if (result.reasons.empty())
-    page += fmt::format("Every property passed on {}, and the same plan caught every known-wrong form.\n",
-                        fmt::join(result.dtypes, " and "));
+    page += fmt::format("Every property passed on {}{}, and the same plan caught every known-wrong form{}.\n",
+                        fmt::join(result.dtypes, " and "),
+                        result.forward_only ? ", forward only: gradients were not judged" : "",
+                        result.backward_alone > 0
+                            ? fmt::format(" but the {} that are wrong in the backward alone", result.backward_alone)
+                            : "");
   page += "\n";
   add_properties(page, result);
   add_witnesses(page, result);
@@ -144,6 +149,7 @@ std::string to_markdown(const Result& result) {
   for (const auto& [parameter, value] : result.settings) command += fmt::format(":{}={}", parameter, value);
   command += fmt::format(" --seed {} --preset {}", result.seed, result.preset);
   if (result.dtypes.size() == 1) command += fmt::format(" --dtype {}", result.dtypes[0]);
+  if (result.forward_only) command += " --forward-only";
   if (result.partial) command += fmt::format(" --only {}", fmt::join(result.only, ","));
   if (!result.waived.empty()) command += fmt::format(" --waive {}", fmt::join(result.waived, ","));
   page += fmt::format(

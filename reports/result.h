@@ -65,10 +65,12 @@ struct Result {
   std::uint64_t seed = 0;
   std::string preset;
   std::vector<std::string> dtypes, only, waived;
-  bool partial = false;  // some properties were left out by the user
+  bool partial = false;       // some properties were left out by the user
+  bool forward_only = false;  // for a kernel that is called where no gradient is wanted
   std::vector<PropertyResult> properties;
   std::vector<Kill> kills;
   bool power_measured = false;
+  std::int64_t backward_alone = 0;  // known-wrong forms, not in `kills`, that are no measure of a forward-only plan
   std::vector<std::string> known_good;
   Coverage coverage;
   std::map<std::string, std::string> machine;

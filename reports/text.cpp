@@ -96,9 +96,12 @@ std::string to_text(const Result& result, bool colour) {
     const std::string verdict = !result.power_measured                                       ? "NOT RUN"
                                 : killed == static_cast<std::ptrdiff_t>(result.kills.size()) ? "PASSED"
                                                                                              : "MISTRUSTED";
-    line(fmt::format("  {:<10} {} {:>5} of {} known-wrong forms caught{}", "power",
+    const std::string beside = result.backward_alone > 0
+                                   ? fmt::format("; {} others are wrong in the backward alone", result.backward_alone)
+                                   : "";
+    line(fmt::format("  {:<10} {} {:>5} of {} known-wrong forms caught{}{}", "power",
                      paint(fmt::format("{:<10}", verdict), verdict, colour), killed, result.kills.size(),
-                     result.power_measured ? "" : " when the run ended"));
+                     result.power_measured ? "" : " when the run ended", beside));
   }
   line("");
   for (const PropertyResult& p : result.properties) {
@@ -119,6 +122,7 @@ std::string to_text(const Result& result, bool colour) {
   std::string verdict = fmt::format("{}", name(result.verdict));
   if (result.verdict == Verdict::equivalent && result.dtypes.size() == 1)
     verdict += fmt::format(" ({} only)", result.dtypes[0]);
+  if (result.forward_only) verdict += " (forward only)";
   if (!result.waived.empty()) verdict += fmt::format(" ({})", waivers_text(result));
   line(fmt::format("{}  {} {}, {}", paint(verdict, std::string(name(result.verdict)), colour), result.kernel,
                    result.candidate, time_text(result.seconds)));

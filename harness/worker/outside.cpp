@@ -26,7 +26,7 @@ Form load_python(const outside::Spec& spec, const Contract& contract) {
 
 const std::map<std::string_view, Load>& loaders() {
   static const std::map<std::string_view, Load> all{
-      {".py", load_python}, {".so", load_operator}, {".pt", load_program}};
+      {".py", load_python}, {".so", load_operator}, {".pt", load_program}, {".pt2", load_package}};
   return all;
 }
 
