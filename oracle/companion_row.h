@@ -113,14 +113,16 @@ Row<Companion<judged>> quotient(const Row<Companion<judged>>& x, const Companion
   return result;
 }
 
-// Both x and 0 lie within the new error of x/2: |x/2 - 0| = |x - x/2| = |v|/2, plus what x itself may be off.
+// Both x and 0 lie within |v|/2 of x/2. m and n stay those of x: a kernel that divides last has roundings to come on
+// every one of its terms, however far these cancel in v. base_slack of the half is room for the radius of an interval
+// this wide, so that its ends are decided.
 template <DType judged>
 Row<Companion<judged>> hull_with_zero(const Row<Companion<judged>>& x) {
   Row<Companion<judged>> hull(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const Companion<judged> number = x.get(i);
     const double half = magnitude(number.v) / 2;
-    hull.set(i, {number.v / 2, half, 0, half * (1 + 0x1p-50) + error(number), number.w});
+    hull.set(i, {number.v / 2, number.m, number.n, number.e + half * (1 + base_slack), number.w});
   }
   return hull;
 }

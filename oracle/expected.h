@@ -52,4 +52,19 @@ inline Judgement judge(const ExpectedTensor& expected, double radius_per_toleran
   return {Verdict::undecidable, error, ratio};
 }
 
+// A gradient where choices are in doubt: `given` follows the branches that y shows, `either` covers both of each.
+//
+// A right kernel that computes den again in its backward, in another order, may land on the other side of the cut than
+// its y did, with the y that it kept or with a new one; `either` holds g/den, y and the adjoint of den each as the hull
+// of 0 and the quotient, so every such gradient lies in it, and one outside of it and of `given` is no right kernel's.
+// What no longer shows is a fault confined to the gradients that a row in doubt reaches, and smaller than the hull.
+inline Judgement judge(const ExpectedTensor& given, const ExpectedTensor& either, double radius_per_tolerance,
+                       std::size_t i, double got) {
+  const Judgement judgement = judge(given, radius_per_tolerance, i, got);
+  if (judgement.verdict == Verdict::equal) return judgement;
+  Judgement wider = judge(either, radius_per_tolerance, i, got);
+  if (wider.verdict == Verdict::equal) wider.ratio = 0;  // how far apart the branches lie says nothing of the form
+  return wider;
+}
+
 }  // namespace fractus::oracle

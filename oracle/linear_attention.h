@@ -111,8 +111,10 @@ Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const S
     if (through_y) {
       const Row<R>& g = (*cotangents->y)[t];
       dnum.push_back(divide(g, divisor, taken));
+      // A row that may be cut has a dden of 0 or that of the quotient, whichever way y went: y needs no hull of its
+      // own.
       Row<R> gy(1);
-      gy.set(0, dot(g, out.y[t]));
+      gy.set(0, dot(g, taken == Branch::either ? quotient(num, divisor) : out.y[t]));
       dden[t] = -divide(gy, divisor, taken).get(0);
       for (std::size_t p = 0; p < D; ++p) dq[t].set(p, dot(out.S[p], dnum[t]) + out.z.get(p) * dden[t]);
       may_add(dq[t], D);

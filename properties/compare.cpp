@@ -42,8 +42,9 @@ Finding element_finding(const std::string& kind, const oracle::ExpectedTensor& e
   return finding;
 }
 
+// `either` is `tensor` itself where no choice is in doubt, and for outputs, which follow the branch that y shows.
 void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTensor& tensor,
-                    const std::vector<double>& got, Outcome& outcome) {
+                    const oracle::ExpectedTensor& either, const std::vector<double>& got, Outcome& outcome) {
   double worst = 0;
   std::optional<std::size_t> worst_at;
   double worst_different = -1;
@@ -55,7 +56,7 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
         outcome.finding = element_finding("not-finite", tensor, expected.radius_per_tolerance, i, got[i]);
       continue;
     }
-    const oracle::Judgement judgement = oracle::judge(tensor, expected.radius_per_tolerance, i, got[i]);
+    const oracle::Judgement judgement = oracle::judge(tensor, either, expected.radius_per_tolerance, i, got[i]);
     if (judgement.verdict == oracle::Verdict::undecidable) ++outcome.undecidable;
     if (judgement.verdict == oracle::Verdict::equal) worst = std::max(worst, judgement.ratio);
     if (judgement.verdict == oracle::Verdict::different && judgement.ratio > worst_different) {
@@ -65,9 +66,11 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
   }
   double& ratio = outcome.worst_ratio[tensor.name];
   ratio = std::max({ratio, worst, worst_different});
-  if (worst_at && !outcome.finding)
-    outcome.finding = element_finding(std::isfinite(got[*worst_at]) ? "value" : "not-finite", tensor,
-                                      expected.radius_per_tolerance, *worst_at, got[*worst_at]);
+  if (!worst_at || outcome.finding) return;
+  outcome.finding = element_finding(std::isfinite(got[*worst_at]) ? "value" : "not-finite", either,
+                                    expected.radius_per_tolerance, *worst_at, got[*worst_at]);
+  if (either.tolerance[*worst_at] != tensor.tolerance[*worst_at])
+    outcome.finding->text += ", whichever way the choices in doubt go";
 }
 
 // One tensor of an answer: the name for the report, the values; absent where the answer has none.
@@ -141,7 +144,7 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
   Outcome outcome;
   outcome.choices_in_doubt = static_cast<std::int64_t>(expected->choices_in_doubt);
   for (std::size_t i = 0; i < expected->outputs.size(); ++i)
-    compare_tensor(*expected, expected->outputs[i], answer.outputs[i].values, outcome);
+    compare_tensor(*expected, expected->outputs[i], expected->outputs[i], answer.outputs[i].values, outcome);
 
   const Case& c = expectation.of();
   for (std::size_t i = 0; i < expected->gradients.size(); ++i) {
@@ -149,10 +152,11 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
     const TensorSpec& spec = expectation.driver().contract->inputs[i];
     const bool clean = !outcome.finding;
     if (!gradient || !expectation.problem().inputs[i] || contains(c.frozen, spec.name)) continue;
+    const oracle::ExpectedTensor& either = *expectation.either().gradients[i];
     if (i < answer.gradients.size() && answer.gradients[i])
-      compare_tensor(*expected, *gradient, answer.gradients[i]->values, outcome);
+      compare_tensor(*expected, *gradient, either, answer.gradients[i]->values, outcome);
     else if (!is_empty_call(c))
-      compare_tensor(*expected, *gradient, std::vector<double>(gradient->value.size(), 0.0), outcome);
+      compare_tensor(*expected, *gradient, either, std::vector<double>(gradient->value.size(), 0.0), outcome);
     if (clean && outcome.finding && outcome.finding->kind == "not-finite" && expected->shared_edge)
       outcome.finding->waiver = "shared-edges";
   }

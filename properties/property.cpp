@@ -31,10 +31,14 @@ Expectation::Expectation(const Driver& driver, const Case& c, int threads)
 Expectation::Expectation(const Driver& driver, const Case& c, Problem problem, int threads)
     : driver_(driver), case_(c), threads_(threads), problem_(std::move(problem)) {}
 
+const oracle::Expected& Expectation::either() {
+  if (!either_)
+    either_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));
+  return *either_;
+}
+
 std::shared_ptr<const oracle::Expected> Expectation::expected(const std::vector<Array>& answered) {
-  if (!shared_)
-    shared_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));
-  if (shared_->choices_in_doubt == 0) return shared_;
+  if (either().choices_in_doubt == 0) return either_;
   return std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, &answered, threads_));
 }
 

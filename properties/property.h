@@ -73,6 +73,8 @@ class Expectation {
   int threads() const { return threads_; }
   // The definition's answer. Where a choice is in doubt it is evaluated again for this subject's own outputs.
   std::shared_ptr<const oracle::Expected> expected(const std::vector<Array>& answered);
+  // The same where every choice in doubt may go either way.
+  const oracle::Expected& either();
   const Exactness& exactness();
 
  private:
@@ -80,7 +82,7 @@ class Expectation {
   Case case_;
   int threads_;
   Problem problem_;
-  std::shared_ptr<const oracle::Expected> shared_;
+  std::shared_ptr<const oracle::Expected> either_;
   std::optional<Exactness> exactness_;
 };
 

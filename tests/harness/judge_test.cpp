@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Properties, NegativeControl,
                                          Control{"exact", "wrong_rerun_differs", "bits"},
                                          Control{"choices", "wrong_cut_at_1e_8", "value"},
                                          Control{"choices", "wrong_epsilon_dropped", "value"},
+                                         Control{"choices", "wrong_gradient_through_the_cut", "value"},
                                          Control{"repeat", "wrong_with_two_threads", "value"},
                                          Control{"repeat", "wrong_rerun_differs", "not-repeated"},
                                          Control{"rounding", "wrong_state_bfloat16", "value"},
@@ -187,21 +188,38 @@ TEST(Judge, WaivedFormsCanBeEquivalent) {
   EXPECT_EQ(result.verdict, Verdict::equivalent) << (result.reasons.empty() ? "" : result.reasons.front());
 }
 
-// Protects: the second, tighter line. A form inside its bound but far coarser than every known-good one is set apart.
-TEST(Judge, QuarantinesACoarseForm) {
+// A form of the test worker, by some properties alone.
+Result judged_in_part(const std::string& candidate, const std::vector<std::string>& only) {
   const Workshop workshop(test_worker());
   std::vector<FormInfo> forms = workshop.forms();
   std::erase_if(forms, [](const FormInfo& form) { return form.role == "wrong"; });
-  Plan plan = make_plan({.driver = &driver(),
-                         .candidate = *workshop.find_form("linear_attention", "test_coarse"),
-                         .preset = "smoke",
-                         .seed = 3,
-                         .only = {"rounding", "gradients"}},
-                        forms);
+  const Plan plan = make_plan({.driver = &driver(),
+                               .candidate = *workshop.find_form("linear_attention", candidate),
+                               .preset = "smoke",
+                               .seed = 3,
+                               .only = only},
+                              forms);
   JudgeSettings settings;
   settings.partial = true;
   settings.fixtures = scratch();
-  const Result result = judge(workshop, driver(), plan, settings);
+  return judge(workshop, driver(), plan, settings);
+}
+
+// Protects: a right form whose backward computes den anew, and takes the other branch than y where that is in doubt.
+// One that does not cut its gradients where nothing is in doubt is refused.
+TEST(Judge, LetsABackwardComputeDenAnew) {
+  const Result right = judged_in_part("test_den_anew", {"choices", "gradients", "carry"});
+  for (const PropertyResult& property : right.properties)
+    EXPECT_EQ(property.verdict, "PASSED") << property.name << ": " << (property.finding ? property.finding->text : "");
+  const Result wrong = judged_in_part("test_den_anew_uncut", {"choices", "gradients", "carry"});
+  ASSERT_TRUE(of(wrong, "choices").finding);
+  EXPECT_EQ(of(wrong, "choices").finding->kind, "value");
+  EXPECT_EQ(of(wrong, "choices").finding->tensor.front(), 'd') << "a gradient";
+}
+
+// Protects: the second, tighter line. A form inside its bound but far coarser than every known-good one is set apart.
+TEST(Judge, QuarantinesACoarseForm) {
+  const Result result = judged_in_part("test_coarse", {"rounding", "gradients"});
   EXPECT_EQ(result.verdict, Verdict::undecided) << (result.reasons.empty() ? "" : result.reasons.front());
   const std::string reasons = of(result, "rounding").reason + of(result, "gradients").reason;
   EXPECT_NE(reasons.find("quarantined: S T 128-255"), std::string::npos) << reasons;

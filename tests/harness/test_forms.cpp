@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -14,6 +15,7 @@
 #include <string>
 
 #include "contracts/form.h"
+#include "contracts/linear_attention.h"
 
 namespace fractus {
 namespace {
@@ -109,6 +111,63 @@ void add_coarse() {
     if (in[0].size(1) >= 128 && in[0].scalar_type() == at::kFloat) out[1] = out[1] + out[1].detach() * (70 * 0x1p-24);
     return out;
   });
+}
+
+// y by halves of the sequence, and a backward by hand that computes den anew, from all scores at once. Right if it cuts
+// by that den; else it divides by each den that there is.
+template <bool cuts>
+struct DenAnew : torch::autograd::Function<DenAnew<cuts>> {
+  using Variables = torch::autograd::variable_list;
+  static at::Tensor kept(const at::Tensor& den) { return den.abs() > linear_attention::cut; }
+  static at::Tensor divisor(const at::Tensor& den) {
+    return at::where(kept(den), den + linear_attention::epsilon, at::ones_like(den));
+  }
+  static Variables forward(torch::autograd::AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                           const at::Tensor& v, const at::Tensor& S0, const at::Tensor& z0) {
+    context->save_for_backward({q, k, v, S0, z0});
+    at::Tensor S = S0, z = z0;
+    Variables ys;
+    const std::int64_t T = q.size(1), half = (T + 1) / 2;
+    for (std::int64_t start = 0; start < T; start += half) {
+      const std::int64_t length = std::min(half, T - start);
+      const at::Tensor qb = q.narrow(1, start, length), kb = k.narrow(1, start, length),
+                       vb = v.narrow(1, start, length);
+      const at::Tensor scores = at::matmul(qb, kb.mT()).tril();
+      const at::Tensor den = scores.sum(-1, true) + at::matmul(qb, z.unsqueeze(-1));
+      const at::Tensor y = (at::matmul(scores, vb) + at::matmul(qb, S)) / divisor(den);
+      ys.push_back(at::where(kept(den), y, at::zeros_like(y)));
+      S = S + at::matmul(kb.mT(), vb), z = z + kb.sum(1);
+    }
+    return {T == 0 ? q.clone() : at::cat(ys, 1), T == 0 ? S.clone() : S, T == 0 ? z.clone() : z};
+  }
+  static Variables backward(torch::autograd::AutogradContext* context, const Variables& g) {
+    const Variables saved = context->get_saved_variables();
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &S0 = saved[3], &z0 = saved[4];
+    const at::Tensor scores = at::matmul(q, k.mT()).tril();
+    const at::Tensor den = scores.sum(-1, true) + at::matmul(q, z0.unsqueeze(-1));
+    const at::Tensor by_den =
+        at::where(cuts ? kept(den) : den != 0, 1 / (den + linear_attention::epsilon), at::zeros_like(den));
+    const at::Tensor dnum = g[0] * by_den, y = (at::matmul(scores, v) + at::matmul(q, S0)) * by_den;
+    const at::Tensor dden = -(g[0] * y).sum(-1, true) * by_den;
+    const at::Tensor dscores = (at::matmul(dnum, v.mT()) + dden).tril();
+    return {at::matmul(dscores, k) + at::matmul(dnum, S0.mT()) + dden * z0.unsqueeze(1),
+            at::matmul(dscores.mT(), q) + at::matmul(v, g[1].mT()) + g[2].unsqueeze(1),
+            at::matmul(scores.mT(), dnum) + at::matmul(k, g[1]), g[1] + at::matmul(q.mT(), dnum),
+            g[2] + (q * dden).sum(1)};
+  }
+};
+
+template <bool cuts>
+Tensors den_anew(const Tensors& in, const Settings&) {
+  const at::Tensor &q = in[0], &S0 = in[3], &z0 = in[4];
+  return DenAnew<cuts>::apply(q, in[1], in[2],
+                              S0.defined() ? S0 : at::zeros({q.size(0), q.size(2), q.size(2)}, q.options()),
+                              z0.defined() ? z0 : at::zeros({q.size(0), q.size(2)}, q.options()));
+}
+
+void add_den_anew() {
+  add("den_anew", den_anew<true>);
+  add("den_anew_uncut", den_anew<false>);
 }
 
 void add_memory() {
@@ -283,7 +342,8 @@ void add_declarations() {
   add_declaring("_less_than_nothing", [](const Dims&, const Settings&) -> Count { return -1; });
 }
 
-const bool added = (add_outputs(), add_coarse(), add_memory(), add_state(), add_endings(), add_declarations(), true);
+const bool added =
+    (add_outputs(), add_coarse(), add_den_anew(), add_memory(), add_state(), add_endings(), add_declarations(), true);
 
 }  // namespace
 }  // namespace fractus

@@ -105,6 +105,26 @@ TEST(Astride, FollowsTheAnswer) {
   }
 }
 
+// Protects: a backward that computes den anew may land on the other branch than y, with the y that it kept or with
+// another, and nothing far from all of these passes.
+TEST(Astride, GradientsMayTakeTheOtherBranch) {
+  const Expected either = expected(astride());
+  const auto judged = [&](double y, std::size_t gradient, double got) {
+    const Expected given_y = given(astride(), y);
+    return judge(*given_y.gradients[gradient], *either.gradients[gradient], either.radius_per_tolerance, 0, got)
+        .verdict;
+  };
+  const double q = 0x1p-17, k = rounded(1e-10 * 0x1p17, DType::float32), den = q * k;
+  for (double y : {0.0, 1.0}) {
+    for (double dv : {0.0, q * k / den}) EXPECT_EQ(judged(y, 2, dv), Verdict::equal) << "dv " << dv;
+    // dnum alone, since the y that dden is made of was cut; or both, whose sum is 0
+    for (double dq : {0.0, k / den}) EXPECT_EQ(judged(y, 0, dq), Verdict::equal) << "dq " << dq;
+    EXPECT_EQ(judged(y, 2, 1.1), Verdict::different);
+    EXPECT_EQ(judged(y, 2, -0.1), Verdict::different);
+    EXPECT_EQ(judged(y, 0, 1.1 * k / den), Verdict::different);
+  }
+}
+
 // Protects: a zero numerator is 0 on either branch, so y does not tell which; the gradient dv of both must pass.
 TEST(Astride, AZeroThatDoesNotTellCoversBoth) {
   const Expected both = given(astride(0), 0);

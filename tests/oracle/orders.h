@@ -20,6 +20,9 @@ enum class By { running, prefix, scores };
 enum class Quotient { divide, reciprocal };
 // -(g.y)/den, -sum g ((num/den)/den) as autograd has it, or -(g/den).y
 enum class DenAdjoint { of_y, of_quotient, of_dnum };
+// What the adjoint keeps of the read, or has anew, with den summed up in another order: beside the cut it may divide
+// where y did not.
+enum class Anew { nothing, den, den_and_y };
 
 struct Order {
   const char* name;
@@ -31,7 +34,8 @@ struct Order {
   bool early = false;  // scores and queries are divided before they meet the values
   bool flat = false;   // scores and state are read into one accumulator
   DenAdjoint den_adjoint = DenAdjoint::of_y;
-  std::size_t piece = 0;  // the sequence is cut into pieces that hand the state on; 0: whole
+  std::size_t piece = 0;      // the sequence is cut into pieces that hand the state on; 0: whole
+  Anew anew = Anew::nothing;  // not where the scores are divided early
 };
 
 // Outputs y, S, z and then the gradients of q, k, v, S0, z0.
@@ -158,6 +162,8 @@ class Evaluation {
       if (o.by == By::scores && end(t) == t + 1) carry_to(t + 1);
     }
     out[1] = S[T], out[2] = z[T];
+    if (o.anew != Anew::nothing)
+      for (std::size_t t = 0; t < T; ++t) read_anew(t);
     S.resize(2 * T + 2), z.resize(2 * T + 2);  // the second half: their cotangents
     dS(T) = in.gS, dz(T) = in.gz;
     for (std::size_t t = 0; t < T; ++t) adjoint_of_read(t);
@@ -226,8 +232,23 @@ class Evaluation {
       const F num = total<F>(
           o, n, [&](std::size_t s) { return A[t][s]; }, [&](std::size_t s) { return in.v[(s0 + s) * D + c]; }, D,
           [&](std::size_t p) { return L[t][p]; }, [&](std::size_t p) { return state_S[p * D + c]; });
+      num_.push_back(num);
       out[0].push_back(o.early ? num : over(num, t));
     }
+    y_ = out[0];
+  }
+
+  // z_t from the last token to the first, and q . z_t from the last coordinate.
+  void read_anew(std::size_t t) {
+    const Order reverse{.name = "", .sum = Sum::reverse};
+    std::vector<F> z_t(D);
+    for (std::size_t p = 0; p < D; ++p)
+      z_t[p] = total<F>(reverse, t + 2, one, [&](std::size_t j) { return j == 0 ? in.z0[p] : in.k[(j - 1) * D + p]; });
+    const auto q = [&](std::size_t p) { return in.q[t * D + p]; };
+    den[t] = total<F>(reverse, D, q, [&](std::size_t p) { return z_t[p]; });
+    for (std::size_t c = 0; c < D; ++c) M[t][c] = over(in.gy[t * D + c], t);
+    if (o.anew == Anew::den_and_y)
+      for (std::size_t c = 0; c < D; ++c) y_[t * D + c] = over(num_[t * D + c], t);
   }
 
   void adjoint_of_read(std::size_t t) {
@@ -253,7 +274,7 @@ class Evaluation {
 
   F adjoint_of_den(std::size_t t, const std::vector<F>& dA, const std::vector<F>& dL) {
     const F* g = &in.gy[t * D];
-    const F* y = &out[0][t * D];
+    const F* y = &y_[t * D];
     if (o.early)
       return -over(total<F>(
                        o, dA.size(), [&](std::size_t s) { return dA[s]; }, [&](std::size_t s) { return A[t][s]; }, D,
@@ -304,8 +325,8 @@ class Evaluation {
   std::size_t T, D;
   F epsilon_;
   std::vector<std::vector<F>> S, z, A, L, M,
-      da;  // A, L: scores and query, divided if early; M: cotangent, divided if not
-  std::vector<F> den, dden;
+      da;                              // A, L: scores and query, divided if early; M: cotangent, divided if not
+  std::vector<F> den, dden, num_, y_;  // y_: as the adjoint has it
   Answer<F> out;
 };
 
@@ -352,7 +373,7 @@ Answer<F> evaluated(
   return o.piece == 0 ? Evaluation<F>(p, o, epsilon).run() : in_pieces(p, o, carry, epsilon);
 }
 
-// The 20 orders that the oracle must not refuse.
+// The 23 orders that the oracle must not refuse.
 inline const std::vector<Order>& orders() {
   static const std::vector<Order> all{
       {.name = "looped"},
@@ -393,6 +414,13 @@ inline const std::vector<Order>& orders() {
        .block = 3,
        .piece = 4},
       {.name = "looped in pieces of 3, wide sums", .sum = Sum::wide, .early = true, .piece = 3},
+      {.name = "looped, den anew", .anew = Anew::den},
+      {.name = "cumsum, den anew, -(g/den).y", .by = By::prefix, .den_adjoint = DenAdjoint::of_dnum, .anew = Anew::den},
+      {.name = "chunked 3, den and y anew",
+       .by = By::scores,
+       .block = 3,
+       .quotient = Quotient::reciprocal,
+       .anew = Anew::den_and_y},
   };
   return all;
 }

@@ -121,6 +121,43 @@ TEST(Compare, DemandsBitsOnLattices) {
   EXPECT_EQ(outcome.finding->tensor, "S");
 }
 
+// Protects: a row in doubt. y is one branch or the other and nothing between; each gradient may be of either branch
+// whichever y took, sets no ratio where it is not of y's, and is refused beyond both.
+TEST(Compare, GradientsOfARowInDoubtMayTakeEitherBranch) {
+  Case c = base_case(driver(), "choices", DType::float32, {{"G", 1}, {"T", 1}, {"D", 1}}, "near_cut");
+  c.absent = {"S0", "z0"};
+  c.cotangents = {"y"};
+  const auto tensor = [](const char* name, double value) {
+    return Array{name, DType::float32, {1, 1, 1}, {rounded(value, DType::float32)}};
+  };
+  const Problem problem{.inputs = {tensor("q", 0x1p-17), tensor("k", 1e-10 * 0x1p17), tensor("v", 1), {}, {}},
+                        .cotangents = {tensor("y", 1), {}, {}}};
+  Expectation expectation(driver(), c, problem, 1);
+  ASSERT_EQ(expectation.either().choices_in_doubt, 1u);
+  const auto outcome = [&](double y, double dv) {
+    Answer answer = perfect(expectation);
+    answer.outputs[0].values = {y};
+    for (auto& gradient : answer.gradients) gradient->values = {0};
+    answer.gradients[2]->values = {dv};
+    return compare(expectation, answer);
+  };
+  for (double y : {0.0, 1.0}) {
+    for (double dv : {0.0, 1.0}) {
+      const Outcome fine = outcome(y, dv);
+      EXPECT_FALSE(fine.finding) << fine.finding->text;
+      EXPECT_EQ(fine.undecidable, 0);
+      EXPECT_LT(fine.worst_ratio.at("dv"), 0.5);
+    }
+    for (double dv : {-0.1, 1.1}) {
+      const Outcome beyond = outcome(y, dv);
+      ASSERT_TRUE(beyond.finding);
+      EXPECT_EQ(beyond.finding->tensor, "dv");
+      EXPECT_NE(beyond.finding->text.find("whichever way the choices in doubt go"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(outcome(0.5, 0).finding->tensor, "y");
+}
+
 // Protects: what is no answer never counts as one.
 TEST(Compare, NamesTrouble) {
   Answer answer;
