@@ -24,18 +24,18 @@ std::optional<Spec> spec_from(const std::string& candidate) {
       return Spec{&kind, candidate.substr(0, at + kind.ending.size()), candidate.substr(at + border.size())};
     if (!candidate.ends_with(kind.ending) && at == std::string::npos) continue;
     if (kind.takes_name || at != std::string::npos)
-      throw std::invalid_argument(fmt::format("candidate '{}': wanted {}", candidate, kind.spelling));
+      throw std::invalid_argument(fmt::format("'{}': wanted {}", candidate, kind.spelling));
     return Spec{&kind, candidate, ""};
   }
   if (candidate.ends_with(".pt2"))
     throw std::invalid_argument(
-        fmt::format("candidate '{}': an AOTInductor package holds a forward alone, for one choice of the optional "
+        fmt::format("'{}': an AOTInductor package holds a forward alone, for one choice of the optional "
                     "inputs, and a kernel is judged with its gradients; give what it was exported from, as {}",
                     candidate, kinds[0].spelling));
   // Names of forms are plain words, with parameters behind a colon.
   const std::string word = candidate.substr(0, candidate.find(':'));
   if (word.find_first_of("/.") == std::string::npos) return std::nullopt;
-  throw std::invalid_argument(fmt::format("candidate '{}': wanted the name of a form, or {}", candidate, spellings()));
+  throw std::invalid_argument(fmt::format("'{}': wanted the name of a form, or {}", candidate, spellings()));
 }
 
 }  // namespace fractus::outside
