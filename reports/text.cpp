@@ -136,10 +136,11 @@ std::string to_text(const Result& result, bool colour) {
   }
   line("");
   if (const auto most = apart(result))
-    line(fmt::format(
-        "  where both rows give a part of the bound, the two differ by at most {:.3g} of it: each is off one value, the "
-        "definition's\n",
-        *most));
+    line(
+        fmt::format("  where both rows give a part of the bound, the two differ by at most {:.3g} of it: each is off "
+                    "one value, the "
+                    "definition's\n",
+                    *most));
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;
     line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));
