@@ -23,6 +23,7 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify fuzz --candidate chunked --budget 10m --seed 7
   ./fractus-verify golden ../shared/golden                    against recorded tensors
   ./fractus-verify --candidate mine.py:attention              a Python function, of the kernel's signature
+  ./fractus-verify --candidate mine.py:attention --reference chunked   against a form in use; both are judged
   ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
   ./fractus-verify bench attention
 
@@ -75,6 +76,9 @@ int run(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "help of every command");
   Options o;
   add_candidate(app, o);
+  app.add_option("--reference", o.reference,
+                 "a second form, such as the one in production, named as the candidate is and with parameters of its "
+                 "own: judged on the same cases, and a verdict for the candidate takes both");
   add_run(app, o);
   add_preset(app, o);
   app.add_flag("--forward-only", o.forward_only,

@@ -39,9 +39,10 @@ void require_each_once(const std::string& option, const std::vector<std::string>
       throw UsageError(fmt::format("{}: '{}' is given twice", option, *name));
 }
 
-std::map<std::string, std::int64_t> settings_from(const std::string& text, const FormInfo& form) {
+std::map<std::string, std::int64_t> settings_from(const std::string& text, const FormInfo& form,
+                                                  const std::string& role) {
   std::map<std::string, std::int64_t> settings;
-  for (const std::string& part : split("--candidate", text)) {
+  for (const std::string& part : split("--" + role, text)) {
     const auto equals = part.find('=');
     const std::string parameter = part.substr(0, equals);
     std::vector<std::string> known;
@@ -60,17 +61,18 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
   return settings;
 }
 
-Chosen choose_outside(const std::string& kernel, const std::string& candidate, const outside::Spec& spec) {
+Chosen choose_outside(const std::string& kernel, const std::string& text, const outside::Spec& spec,
+                      const std::string& role) {
   require_file(spec.path);
   // A file that is named after its kernel says which it is.
   const std::string stem = std::filesystem::path(spec.path).stem();
   const Driver* driver = find_driver(kernel.empty() ? stem : kernel);
   if (driver == nullptr && drivers().size() == 1) driver = drivers().front();
   if (driver == nullptr)
-    throw UsageError(fmt::format("candidate '{}': say for which kernel with --kernel; there are: {}", candidate,
+    throw UsageError(fmt::format("{} '{}': say for which kernel with --kernel; there are: {}", role, text,
                                  fmt::join(kernel_names(), ", ")));
   Chosen chosen{.driver = driver, .outside = true};
-  chosen.form = {.kernel = driver->contract->kernel, .name = candidate, .role = "candidate"};
+  chosen.form = {.kernel = driver->contract->kernel, .name = text, .role = "candidate"};
   return chosen;
 }
 
@@ -168,15 +170,15 @@ std::vector<std::string> split(const std::string& option, const std::string& lis
   return words;
 }
 
-Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate) {
+Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& text, const std::string& role) {
   if (!kernel.empty() && find_driver(kernel) == nullptr) unknown("kernel", kernel, kernel_names());
   try {
-    if (const auto spec = outside::spec_from(candidate)) return choose_outside(kernel, candidate, *spec);
+    if (const auto spec = outside::spec_from(text)) return choose_outside(kernel, text, *spec, role);
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }
-  const auto colon = candidate.find(':');
-  const std::string name = candidate.substr(0, colon);
+  const auto colon = text.find(':');
+  const std::string name = text.substr(0, colon);
 
   std::vector<const FormInfo*> matches;
   std::vector<std::string> known, right;
@@ -187,15 +189,14 @@ Chosen choose(const Workshop& workshop, const std::string& kernel, const std::st
     if (form.role != "wrong") right.push_back(form.name);
     if (form.name == name) matches.push_back(&form), kernels.insert(form.kernel);
   }
-  if (matches.empty()) unknown("candidate", name, nearest(name, known).empty() ? right : known);
+  if (matches.empty()) unknown(role, name, nearest(name, known).empty() ? right : known);
   if (kernels.size() > 1)
     throw UsageError(
-        fmt::format("candidate '{}' exists for {}; say which with --kernel", name, fmt::join(kernels, ", ")));
+        fmt::format("{} '{}' exists for {}; say which with --kernel", role, name, fmt::join(kernels, ", ")));
   const FormInfo& form = *matches.front();
-  if (colon == candidate.size() - 1)
-    throw UsageError(fmt::format("'{}': wanted parameter=value behind the colon", candidate));
+  if (colon == text.size() - 1) throw UsageError(fmt::format("'{}': wanted parameter=value behind the colon", text));
   Chosen chosen{find_driver(form.kernel), form, {}};
-  if (colon != std::string::npos) chosen.settings = settings_from(candidate.substr(colon + 1), form);
+  if (colon != std::string::npos) chosen.settings = settings_from(text.substr(colon + 1), form, role);
   return chosen;
 }
 

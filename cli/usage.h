@@ -42,8 +42,10 @@ struct Chosen {
   bool outside = false;  // the form is not loaded yet, so that a plan can be fixed before it is
 };
 
-// `kernel` may be empty where one kernel alone has such a form, or where there is one kernel alone.
-Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& candidate);
+// `kernel` may be empty where one kernel alone has such a form, or where there is one kernel alone. `role` is the
+// option that names the form: candidate or reference.
+Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& text,
+              const std::string& role = "candidate");
 
 // Throws UsageError where the candidate is of a kind that holds no backward.
 void require_backward(const Chosen& chosen);

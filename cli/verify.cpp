@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -39,18 +40,29 @@ int verify(const Options& options) {
     throw UsageError("--forward-only leaves nothing of --only gradients");
   require_waivers(waived, *chosen.driver->contract);
 
-  const Plan plan = make_plan({.driver = chosen.driver,
-                               .candidate = chosen.form,
-                               .settings = chosen.settings,
-                               .preset = options.preset,
-                               .seed = options.seed,
-                               .dtypes = dtypes,
-                               .only = only,
-                               .forward_only = options.forward_only},
-                              workshop.forms());
+  PlanRequest request{.driver = chosen.driver,
+                      .candidate = chosen.form,
+                      .settings = chosen.settings,
+                      .preset = options.preset,
+                      .seed = options.seed,
+                      .dtypes = dtypes,
+                      .only = only,
+                      .forward_only = options.forward_only};
+  std::optional<Chosen> reference;
+  if (!options.reference.empty()) {
+    reference = choose(workshop, chosen.driver->contract->kernel, options.reference, "reference");
+    if (!options.forward_only) require_backward(*reference);
+    request.reference = reference->form;
+    request.reference_settings = reference->settings;
+  }
+  const Plan plan = make_plan(request, workshop.forms());
+  if (plan.reference == plan.candidate && plan.reference_settings == plan.settings)
+    throw UsageError(fmt::format("--reference: '{}' is the candidate itself; wanted another form, or other parameters",
+                                 options.reference));
   say(fmt::format("plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size()));
 
   load(workshop, chosen);
+  if (reference) load(workshop, *reference);
 
   ProgressLine progress;
   settings.waived = waived;

@@ -23,13 +23,56 @@ constexpr double most_undecidable = 0.25;
 // By how much the known-good and known-wrong forms may be behind, in elements of input: it bounds the memory of what
 // waits, about 100 bytes an element.
 constexpr std::size_t most_waiting = 4'000'000;
-constexpr int most_deaths = 3;  // of the candidate's process, after which the run stops
+constexpr int most_deaths = 3;  // of a judged form's process, after which it is called no more
 
 void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcome& outcome) {
   for (const auto& [tensor, ratio] : outcome.worst_ratio) {
     double& worst = ratios[fmt::format("{} {}", name(dtype), tensor)];
     worst = std::max(worst, ratio);
   }
+}
+
+std::vector<PropertyResult> planned(const Plan& plan) {
+  std::vector<PropertyResult> records;
+  for (const std::string& name : plan.properties) {
+    if (name == "power") continue;
+    PropertyResult record;
+    record.name = name;
+    record.proves = find_property(name)->proves;
+    record.planned =
+        std::count_if(plan.cases.begin(), plan.cases.end(), [&](const Case& c) { return c.property == name; });
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+PropertyResult& record_of(std::vector<PropertyResult>& records, const std::string& property) {
+  return *std::find_if(records.begin(), records.end(), [&](const PropertyResult& r) { return r.name == property; });
+}
+
+// Puts the case to a form that is judged, and adds what it shows to the record of its property.
+Outcome put(const Property& property, Expectation& expectation, Attached& form, const std::vector<std::string>& waived,
+            PropertyResult& record) {
+  Outcome outcome = property.check(expectation, form.subject());
+  ++record.cases;
+  record.elements += outcome.elements;
+  record.undecidable += outcome.undecidable;
+  record.choices_in_doubt += outcome.choices_in_doubt;
+  record.bit_equal += outcome.bit_equal;
+  if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
+  if (!outcome.note.empty()) record.notes.push_back(outcome.note);
+  if (!outcome.finding)
+    add_ratios(record.worst_ratio, expectation.of().dtype, outcome);
+  else if (contains(waived, outcome.finding->waiver))
+    ++record.waived[outcome.finding->waiver];
+  else
+    record.finding = outcome.finding;
+  return outcome;
+}
+
+// A form that hangs or keeps dying would cost its whole time limit again and again.
+bool goes_on(const Attached& form, const PropertyResult& record) {
+  return !record.finding || (record.finding->kind != "timed-out" && form.deaths() < most_deaths);
 }
 
 class Run {
@@ -41,16 +84,11 @@ class Run {
         candidate_(workshop, *workshop.find_form(plan.kernel, plan.candidate), plan.settings),
         measure_(workshop, driver, plan) {
     result_.coverage = blank_coverage(driver, plan.generation);
-    for (const std::string& name : plan.properties) {
-      if (name == "power") continue;
-      const Property* property = find_property(name);
-      PropertyResult planned;
-      planned.name = name;
-      planned.proves = property->proves;
-      planned.planned =
-          std::count_if(plan.cases.begin(), plan.cases.end(), [&](const Case& c) { return c.property == name; });
-      result_.properties.push_back(std::move(planned));
-    }
+    result_.properties = planned(plan);
+    if (plan.reference.empty()) return;
+    reference_.emplace(workshop, *workshop.find_form(plan.kernel, plan.reference), plan.reference_settings);
+    reference_goes_on_ = reference_->form().trouble.empty();
+    result_.reference = Reference{.properties = planned(plan)};
   }
 
   Result result() {
@@ -70,10 +108,7 @@ class Run {
   }
 
  private:
-  PropertyResult& of(const std::string& property) {
-    return *std::find_if(result_.properties.begin(), result_.properties.end(),
-                         [&](const PropertyResult& r) { return r.name == property; });
-  }
+  PropertyResult& of(const std::string& property) { return record_of(result_.properties, property); }
 
   void run_case(const Case& c) {
     PropertyResult& record = of(c.property);
@@ -81,28 +116,26 @@ class Run {
     const Clock::time_point start = Clock::now();
     const Property& property = *find_property(c.property);
     const auto expectation = std::make_shared<Expectation>(driver_, c, 2);
-    const Outcome outcome = property.check(*expectation, candidate_.subject());
-    ++record.cases;
-    record.elements += outcome.elements;
-    record.undecidable += outcome.undecidable;
-    record.choices_in_doubt += outcome.choices_in_doubt;
-    record.bit_equal += outcome.bit_equal;
-    if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
-    if (!outcome.note.empty()) record.notes.push_back(outcome.note);
+    const Outcome outcome = put(property, *expectation, candidate_, settings_.waived, record);
     count(result_.coverage, driver_, plan_.generation, c, outcome);
-    if (outcome.finding && contains(settings_.waived, outcome.finding->waiver)) {
-      ++record.waived[outcome.finding->waiver];
-    } else if (outcome.finding) {
-      record.finding = outcome.finding;
-      // A candidate that hangs or keeps dying would cost its whole time limit again and again.
-      if (record.finding->kind == "timed-out" || candidate_.deaths() >= most_deaths) stopped_ = true;
+    if (record.finding) {
+      stopped_ = !goes_on(candidate_, record);
       explain(driver_, property, c, candidate_, settings_.fixtures, record);
-    } else {
-      add_ratios(record.worst_ratio, c.dtype, outcome);
-      if (sets_line(property, *expectation)) line_.draw(driver_, c, outcome);
+    } else if (!outcome.finding && sets_line(property, *expectation)) {
+      line_.draw(driver_, c, outcome);
     }
-    // A waived case counts like any other for what the plan can see.
-    if (!record.finding && !candidate_failed()) hand_over(property, expectation);
+    hand_over(property, expectation);
+    record.seconds += seconds_since(start);
+  }
+
+  // What it fails is explained at the end, so that one thread at a time writes witnesses.
+  void run_reference(const Property& property, Expectation& expectation) {
+    PropertyResult& record = record_of(result_.reference->properties, property.name);
+    if (!reference_goes_on_ || record.finding) return;
+    const Clock::time_point start = Clock::now();
+    put(property, expectation, *reference_, settings_.waived, record);
+    reference_goes_on_ = goes_on(*reference_, record);
+    if (record.finding) record.witness = Witness{.found = expectation.of(), .smallest = expectation.of()};
     record.seconds += seconds_since(start);
   }
 
@@ -116,9 +149,15 @@ class Run {
     return block != plan_.settings.end() && block->second > plan_.generation.block;
   }
 
-  // The others follow the candidate on the other core, a case at a time, so nothing that they touch needs a lock.
+  // The others follow the candidate on the other core, a case at a time, so nothing that they touch needs a lock. A
+  // waived case counts like any other for what the plan can see; once the candidate has failed, the reference alone
+  // follows.
   void hand_over(const Property& property, const std::shared_ptr<Expectation>& expectation) {
-    others_.add(value_count(expectation->problem().inputs), [this, &property, expectation] {
+    const bool measured = !candidate_failed();
+    if (!measured && !reference_) return;
+    others_.add(value_count(expectation->problem().inputs), [this, &property, expectation, measured] {
+      if (reference_) run_reference(property, *expectation);
+      if (!measured) return;
       shown_.emplace_back(property.name, measure_.run(property, *expectation, sets_line(property, *expectation)));
     });
   }
@@ -162,6 +201,7 @@ class Run {
     result_.candidate_output = candidate_.output_tail();
     for (const auto& [property, reason] : line_.exceeded()) of(property).reason = reason;
     for (PropertyResult& record : result_.properties) settle(record);
+    if (result_.reference) conclude_reference(*result_.reference);
     decide();
     result_.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
                                   fmt::gmtime(std::time(nullptr) - static_cast<std::time_t>(seconds_since(start_))));
@@ -185,6 +225,35 @@ class Run {
       record.verdict = "PASSED";
     if (record.cases < record.planned && !record.finding && record.reason.empty())
       record.reason = fmt::format("{} of {} cases were run", record.cases, record.planned);
+  }
+
+  void conclude_reference(Reference& reference) {
+    const FormInfo& form = reference_->form();
+    reference.name = plan_.reference;
+    reference.summary = form.summary;
+    reference.settings = plan_.reference_settings;
+    if (!form.trouble.empty())
+      reference.failures.push_back(fmt::format("the reference '{}' cannot be used: {}", form.name, form.trouble));
+    for (PropertyResult& record : reference.properties) {
+      if (record.finding) {
+        const Case found = record.witness->found;
+        explain(driver_, *find_property(record.name), found, *reference_, settings_.fixtures, record);
+        const std::string& replay = record.witness->replay;
+        reference.failures.push_back(fmt::format("the reference '{}' itself fails {} at {}: {}{}", form.name,
+                                                 record.name, label(record.witness->smallest), record.finding->text,
+                                                 replay.empty() ? "" : "; " + replay));
+      }
+      settle(record);
+    }
+    const auto any = [&](const std::string& verdict) {
+      return std::any_of(reference.properties.begin(), reference.properties.end(),
+                         [&](const PropertyResult& record) { return record.verdict == verdict; });
+    };
+    reference.verdict = !form.trouble.empty() || any("FAILED") ? "FAILED"
+                        : any("DIFFERENT")                     ? "DIFFERENT"
+                        : any("UNDECIDED") || any("NOT RUN")   ? "UNDECIDED"
+                                                               : "PASSED";
+    reference.output = reference_->output_tail();
   }
 
   // The worst fact decides: a broken run before other numbers, those before doubt about the run itself, that before
@@ -217,11 +286,18 @@ class Run {
       else if (!record.reason.empty())
         raise(Verdict::undecided, fmt::format("{}: {}", record.name, record.reason));
     }
+    // Nobody can replace a form that is wrong itself, however right the candidate is.
+    if (result_.reference)
+      for (const std::string& failure : result_.reference->failures) raise(Verdict::mistrusted, failure);
     if (verdict == Verdict::different || verdict == Verdict::failed) {
       result_.verdict = verdict;
       return;
     }
     if (distrusted_) raise(Verdict::mistrusted, "");
+    if (result_.reference)
+      for (const PropertyResult& record : result_.reference->properties)
+        if (record.verdict == "UNDECIDED" && record.cases == record.planned)
+          raise(Verdict::undecided, fmt::format("{} of the reference: {}", record.name, record.reason));
     if (out_of_budget_)
       raise(Verdict::undecided,
             fmt::format("the budget of {} was spent before the plan was through", time_text(settings_.budget.count())));
@@ -251,6 +327,8 @@ class Run {
   Result result_;
   TighterLine line_;
   std::vector<std::pair<std::string, Shown>> shown_;  // by property; of the cases that the others have run
+  std::optional<Attached> reference_;                 // it and its records are the others' until they have ended
+  bool reference_goes_on_ = false;
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
   Trailing others_{most_waiting};  // last, so that its thread ends before what it works on

@@ -1,5 +1,5 @@
-// From a plan to a result: every case is put to the candidate, to the known-good forms, which set the tighter line, and
-// to the known-wrong ones, which measure what the plan can see.
+// From a plan to a result: every case is put to the candidate, to the form it is held against where there is one, to
+// the known-good forms, which set the tighter line, and to the known-wrong ones, which measure what the plan can see.
 #pragma once
 
 #include <chrono>

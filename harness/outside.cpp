@@ -24,13 +24,13 @@ std::optional<Spec> spec_from(const std::string& candidate) {
       return Spec{&kind, candidate.substr(0, at + kind.ending.size()), candidate.substr(at + border.size())};
     if (!candidate.ends_with(kind.ending) && at == std::string::npos) continue;
     if (kind.takes_name || at != std::string::npos)
-      throw std::invalid_argument(fmt::format("candidate '{}': wanted {}", candidate, kind.spelling));
+      throw std::invalid_argument(fmt::format("'{}': wanted {}", candidate, kind.spelling));
     return Spec{&kind, candidate, ""};
   }
   // Names of forms are plain words, with parameters behind a colon.
   const std::string word = candidate.substr(0, candidate.find(':'));
   if (word.find_first_of("/.") == std::string::npos) return std::nullopt;
-  throw std::invalid_argument(fmt::format("candidate '{}': wanted the name of a form, or {}", candidate, spellings()));
+  throw std::invalid_argument(fmt::format("'{}': wanted the name of a form, or {}", candidate, spellings()));
 }
 
 }  // namespace fractus::outside

@@ -42,6 +42,7 @@ std::string hash_of(const Plan& plan) {
                       {"properties", plan.properties},  {"known_good", plan.known_good},
                       {"known_wrong", plan.known_wrong}};
   if (plan.generation.forward_only) json["forward_only"] = true;
+  if (!plan.reference.empty()) json["reference"] = {{"name", plan.reference}, {"settings", plan.reference_settings}};
   for (const Case& c : plan.cases) json["cases"].push_back(c);
   return sha256(json.dump());
 }
@@ -73,6 +74,11 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   plan.candidate = request.candidate.name;
   plan.settings = request.candidate.settings;
   for (const auto& [parameter, value] : request.settings) plan.settings[parameter] = value;
+  if (request.reference) {
+    plan.reference = request.reference->name;
+    plan.reference_settings = request.reference->settings;
+    for (const auto& [parameter, value] : request.reference_settings) plan.reference_settings[parameter] = value;
+  }
   plan.preset = request.preset;
   plan.generation = {.seed = request.seed,
                      .dtypes = request.dtypes,

@@ -1,6 +1,8 @@
 // The plan: every case of a run as data, fixed and hashed before the candidate is loaded.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,8 @@ struct Plan {
   int contract_version = 1;
   std::string candidate;
   std::map<std::string, std::int64_t> settings;  // the candidate's, defaults included
+  std::string reference;                         // the form beside it; empty: none
+  std::map<std::string, std::int64_t> reference_settings;
   std::string preset;
   PlanSettings generation;
   std::vector<std::string> properties;  // in order, "power" included where it is to be measured
@@ -33,6 +37,10 @@ struct PlanRequest {
   std::vector<DType> dtypes{DType::float32, DType::float64};
   std::vector<std::string> only;  // properties; empty: all
   bool forward_only = false;      // the kernel is called where no gradient is wanted
+  // A second form that is judged on the same cases. It changes nothing else of the plan: the candidate's verdict must
+  // not depend on what it is held against.
+  std::optional<FormInfo> reference;
+  std::map<std::string, std::int64_t> reference_settings;  // over the form's defaults
 };
 
 // The same values, put to a kernel that is called without gradients.

@@ -51,6 +51,18 @@ json to_json(const PropertyResult& p) {
   return j;
 }
 
+json to_json(const Result& result, const Reference& reference) {
+  json properties = json::array();
+  for (std::size_t i = 0; i < reference.properties.size(); ++i) {
+    properties.push_back(to_json(reference.properties[i]));
+    properties.back()["apart"] = numbers(apart(result.properties[i], reference.properties[i]));
+  }
+  const auto most = apart(result);
+  return {{"name", reference.name},         {"settings", reference.settings},         {"verdict", reference.verdict},
+          {"failures", reference.failures}, {"apart", most ? number(*most) : json()}, {"properties", properties},
+          {"output", reference.output}};
+}
+
 json mutants_of(const Result& result) {
   json table = json::array(), survivors = json::array();
   std::size_t killed = 0;
@@ -122,6 +134,7 @@ json to_json(const Result& result) {
          {"seconds", result.seconds}};
   j["properties"] = json::array();
   for (const PropertyResult& property : result.properties) j["properties"].push_back(to_json(property));
+  if (result.reference) j["reference"] = to_json(result, *result.reference);
   return j;
 }
 

@@ -31,16 +31,26 @@ std::string ratios(const std::map<std::string, double>& by_tensor) {
   return text.empty() ? "-" : text;
 }
 
+std::string ratios_or_bits(const PropertyResult& p) {
+  return p.worst_ratio.empty() && p.bit_equal > 0 ? fmt::format("{} elements bit-equal", p.bit_equal)
+                                                  : ratios(p.worst_ratio);
+}
+
+// As the command line names it.
+std::string spelling(const std::string& form, const std::map<std::string, std::int64_t>& settings) {
+  std::string text = form;
+  for (const auto& [parameter, value] : settings)
+    text += fmt::format("{}{}={}", text == form ? ":" : ",", parameter, value);
+  return text;
+}
+
 void add_properties(std::string& page, const Result& result) {
   page +=
       "## What was tried\n\n| property | verdict | cases | elements | undecidable | in doubt | worst error over bound "
       "|\n|---|---|---|---|---|---|---|\n";
   for (const PropertyResult& p : result.properties)
-    page +=
-        fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned, p.elements,
-                    p.undecidable, p.choices_in_doubt,
-                    p.worst_ratio.empty() ? (p.bit_equal > 0 ? fmt::format("{} elements bit-equal", p.bit_equal) : "-")
-                                          : ratios(p.worst_ratio));
+    page += fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned,
+                        p.elements, p.undecidable, p.choices_in_doubt, ratios_or_bits(p));
   page += "\n";
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
@@ -58,10 +68,10 @@ void add_properties(std::string& page, const Result& result) {
   }
 }
 
-void add_witnesses(std::string& page, const Result& result) {
-  for (const PropertyResult& p : result.properties) {
+void add_witnesses(std::string& page, const std::vector<PropertyResult>& properties, const std::string& title) {
+  for (const PropertyResult& p : properties) {
     if (!p.finding || !p.witness) continue;
-    page += fmt::format("\n## Witness: {}\n\n{}\n\n", p.name, cell(p.finding->text));
+    page += fmt::format("\n## {}: {}\n\n{}\n\n", title, p.name, cell(p.finding->text));
     page += fmt::format("- smallest case: `{}`\n- found at: `{}`, {} shrinking steps\n", label(p.witness->smallest),
                         label(p.witness->found), p.witness->shrink_steps);
     if (p.finding->kind == "value" || p.finding->kind == "bits")
@@ -70,6 +80,27 @@ void add_witnesses(std::string& page, const Result& result) {
                           p.finding->tensor, to_string(p.finding->index));
     if (!p.witness->replay.empty()) page += fmt::format("- replay: `{}`\n", p.witness->replay);
   }
+}
+
+void add_reference(std::string& page, const Result& result) {
+  if (!result.reference) return;
+  const Reference& reference = *result.reference;
+  page += fmt::format(
+      "\n## The reference\n\n`{}`{}: {}, by the same definition and on the candidate's cases.\n\n| property | "
+      "verdict | cases | worst error over bound | apart at most |\n|---|---|---|---|---|\n",
+      reference.name, settings_text(reference.settings), reference.verdict);
+  for (std::size_t i = 0; i < reference.properties.size(); ++i) {
+    const PropertyResult& p = reference.properties[i];
+    page += fmt::format("| {} | {} | {} of {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned, ratios_or_bits(p),
+                        ratios(apart(result.properties[i], p)));
+  }
+  page +=
+      "\nApart at most: candidate and reference are each off the same value, the definition's, by their own part of "
+      "the "
+      "bound, so they differ by no more than the sum (triangle inequality). Undecidable elements, and calls with a "
+      "choice "
+      "in doubt, where each may take its own branch, are not counted.\n";
+  add_witnesses(page, reference.properties, "The reference's witness");
 }
 
 void add_output(std::string& page, const Result& result) {
@@ -125,10 +156,8 @@ void add_coverage(std::string& page, const Result& result) {
 }  // namespace
 
 std::string to_markdown(const Result& result) {
-  std::string settings;
-  for (const auto& [parameter, value] : result.settings) settings += fmt::format(" {}={}", parameter, value);
-  std::string page =
-      fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate, settings);
+  std::string page = fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate,
+                                 settings_text(result.settings));
   for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
   if (!result.waived.empty()) page += fmt::format("- {}\n", waivers_text(result));
   if (result.reasons.empty())
@@ -140,13 +169,16 @@ std::string to_markdown(const Result& result) {
                             : "");
   page += "\n";
   add_properties(page, result);
-  add_witnesses(page, result);
+  add_witnesses(page, result.properties, "Witness");
+  add_reference(page, result);
   add_output(page, result);
   add_power(page, result);
   add_coverage(page, result);
   page += "\n## How to repeat it\n\n";
-  std::string command = fmt::format("./fractus-verify --kernel {} --candidate {}", result.kernel, result.candidate);
-  for (const auto& [parameter, value] : result.settings) command += fmt::format(":{}={}", parameter, value);
+  std::string command = fmt::format("./fractus-verify --kernel {} --candidate {}", result.kernel,
+                                    spelling(result.candidate, result.settings));
+  if (result.reference)
+    command += fmt::format(" --reference {}", spelling(result.reference->name, result.reference->settings));
   command += fmt::format(" --seed {} --preset {}", result.seed, result.preset);
   if (result.dtypes.size() == 1) command += fmt::format(" --dtype {}", result.dtypes[0]);
   if (result.forward_only) command += " --forward-only";

@@ -46,6 +46,16 @@ struct PropertyResult {
   double worst() const;  // over all dtypes and tensors
 };
 
+// The form of --reference: judged by the oracle on the candidate's cases, as the candidate is.
+struct Reference {
+  std::string name, summary;
+  std::map<std::string, std::int64_t> settings;
+  std::string verdict;                     // PASSED, DIFFERENT, FAILED, UNDECIDED
+  std::vector<std::string> failures;       // why no verdict can rest on it; one sentence each
+  std::vector<PropertyResult> properties;  // in the order of the candidate's
+  std::string output;                      // tail of what its process printed
+};
+
 // What became of one known-wrong variant.
 struct Kill {
   std::string form;
@@ -68,6 +78,7 @@ struct Result {
   bool partial = false;       // some properties were left out by the user
   bool forward_only = false;  // for a kernel that is called where no gradient is wanted
   std::vector<PropertyResult> properties;
+  std::optional<Reference> reference;
   std::vector<Kill> kills;
   bool power_measured = false;
   std::int64_t backward_alone = 0;  // known-wrong forms, not in `kills`, that are no measure of a forward-only plan
@@ -78,6 +89,18 @@ struct Result {
   std::string started;           // UTC, ISO 8601
   double seconds = 0;
 };
+
+std::string settings_text(const std::map<std::string, std::int64_t>& settings);  // " block=64"
+
+// How far two forms are apart at most, in bounds of the element, by "dtype tensor": each is off the definition's one
+// value by its own ratio, and the two add up (triangle inequality). Holds for elements that were decided for both, in
+// calls without a choice in doubt, whose value the form's own branch decides. Empty where one of them failed or was
+// waived a case, or where the two did not run the same ones.
+std::map<std::string, double> apart(const PropertyResult& a, const PropertyResult& b);
+
+// The largest of these over all properties; empty where there is none, or where one property's are empty for that
+// reason.
+std::optional<double> apart(const Result& result);
 
 // How often each waiver of the run let something pass; 0 where it was never needed.
 std::map<std::string, std::int64_t> waiver_uses(const Result& result);

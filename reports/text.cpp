@@ -17,12 +17,6 @@ std::string paint(const std::string& text, const std::string& verdict, bool colo
   return fmt::format("\033[1;{}m{}\033[0m", code, text);
 }
 
-std::string settings_text(const std::map<std::string, std::int64_t>& settings) {
-  std::string text;
-  for (const auto& [parameter, value] : settings) text += fmt::format(" {}={}", parameter, value);
-  return text;
-}
-
 std::string ratio_text(const PropertyResult& p) {
   if (p.bit_equal > 0) return fmt::format("{} elements bit-equal", p.bit_equal);
   if (p.worst_ratio.empty()) return p.notes.empty() || p.cases == 0 ? "" : p.notes.back();
@@ -40,13 +34,46 @@ std::string facts_of(const PropertyResult& p) {
   return fmt::format("{}", fmt::join(facts, ", "));
 }
 
+// Both are near the definition on the same cases, all of them.
+bool comparable(const PropertyResult& a, const PropertyResult& b) {
+  const auto sound = [](const PropertyResult& p) { return !p.finding && p.waived.empty(); };
+  return sound(a) && sound(b) && a.cases == b.cases;
+}
+
 }  // namespace
+
+std::string settings_text(const std::map<std::string, std::int64_t>& settings) {
+  std::string text;
+  for (const auto& [parameter, value] : settings) text += fmt::format(" {}={}", parameter, value);
+  return text;
+}
+
+std::map<std::string, double> apart(const PropertyResult& a, const PropertyResult& b) {
+  std::map<std::string, double> sums;
+  if (!comparable(a, b)) return sums;
+  for (const auto& [key, ratio] : a.worst_ratio)
+    if (const auto its = b.worst_ratio.find(key); its != b.worst_ratio.end()) sums[key] = ratio + its->second;
+  return sums;
+}
+
+std::optional<double> apart(const Result& result) {
+  std::optional<double> most;
+  for (std::size_t i = 0; result.reference && i < result.properties.size(); ++i) {
+    const PropertyResult &its = result.properties[i], &other = result.reference->properties[i];
+    if (!comparable(its, other)) return std::nullopt;
+    for (const auto& [key, sum] : apart(its, other)) most = std::max(most.value_or(0), sum);
+  }
+  return most;
+}
 
 std::map<std::string, std::int64_t> waiver_uses(const Result& result) {
   std::map<std::string, std::int64_t> uses;
   for (const std::string& waiver : result.waived) uses[waiver] = 0;
   for (const PropertyResult& p : result.properties)
     for (const auto& [waiver, times] : p.waived) uses[waiver] += times;
+  if (result.reference)
+    for (const PropertyResult& p : result.reference->properties)
+      for (const auto& [waiver, times] : p.waived) uses[waiver] += times;
   return uses;
 }
 
@@ -84,12 +111,19 @@ std::string to_text(const Result& result, bool colour) {
   std::string text;
   const auto line = [&text](const std::string& words) { text += words + "\n"; };
   line(fmt::format("{} {}{}", result.kernel, result.candidate, settings_text(result.settings)));
+  if (result.reference)
+    line(fmt::format("against {}{}", result.reference->name, settings_text(result.reference->settings)));
   line(fmt::format("plan {}  seed {}  preset {}  {}", result.plan_hash.substr(0, 16), result.seed, result.preset,
                    fmt::join(result.dtypes, ", ")));
   line("");
-  for (const PropertyResult& p : result.properties)
-    line(fmt::format("  {:<10} {} {:>5} cases  {}", p.name, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour),
+  const auto row = [&](const std::string& title, const PropertyResult& p) {
+    line(fmt::format("  {:<10} {} {:>5} cases  {}", title, paint(fmt::format("{:<10}", p.verdict), p.verdict, colour),
                      p.cases, facts_of(p)));
+  };
+  for (std::size_t i = 0; i < result.properties.size(); ++i) {
+    row(result.properties[i].name, result.properties[i]);
+    if (result.reference) row(" reference", result.reference->properties[i]);
+  }
   if (!result.kills.empty()) {
     const auto killed =
         std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
@@ -104,6 +138,12 @@ std::string to_text(const Result& result, bool colour) {
                      result.power_measured ? "" : " when the run ended", beside));
   }
   line("");
+  if (const auto most = apart(result))
+    line(
+        fmt::format("  where both rows give a part of the bound, the two differ by at most {:.3g} of it: each is off "
+                    "one value, the "
+                    "definition's\n",
+                    *most));
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;
     line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));
@@ -115,6 +155,8 @@ std::string to_text(const Result& result, bool colour) {
                                 [](const PropertyResult& p) { return p.witness.has_value(); });
   if (!told)
     for (const std::string& reason : result.reasons) line("  " + reason);
+  else if (result.reference)
+    for (const std::string& failure : result.reference->failures) line("  " + failure);
   if (told && !result.candidate_output.empty() && result.verdict == Verdict::failed) {
     line("  the candidate's process printed, last of all:");
     line(indented(tail_of(result.candidate_output, 500)));

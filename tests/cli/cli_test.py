@@ -38,6 +38,9 @@ class Usage(unittest.TestCase):
         self.refused("did you mean block", "--candidate", "chunked:blok=3")
         self.refused("did you mean oracle", "bench", "oracel")
         self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--candidate", "zzz")
+        self.refused("unknown reference 'chunkd'; did you mean chunked", "--candidate", "chunked", "--reference", "chunkd")
+        self.refused("did you mean block", "--candidate", "chunked", "--reference", "chunked_tail:blok=3")
+        self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--candidate", "chunked", "--reference", "zzz")
         self.refused("did you mean wrong_no_cut", "fuzz", "--candidate", "wrong_no_cutt")
 
     def test_bad_values(self):
@@ -60,7 +63,7 @@ class Usage(unittest.TestCase):
         self.refused("block is given twice, as 3 and as 4", "--candidate", "chunked:block=3,block=4")
         self.refused("'exact' is given twice", "--candidate", "chunked", "--only", "exact,choices,exact")
         self.refused("'shared-edges' is given twice", "--candidate", "chunked", "--waive", "shared-edges,shared-edges")
-        for option in ("--seed", "--budget", "--preset", "--dtype", "--only", "--waive", "--report", "--json", "--kernel"):
+        for option in ("--seed", "--budget", "--preset", "--dtype", "--only", "--waive", "--report", "--json", "--kernel", "--reference"):
             self.refused(option, "--candidate", "chunked", option, "1", option, "2")
         self.refused("--candidate stands before the command 'fuzz'", "--candidate", "looped", "fuzz", "--candidate", "chunked")
 
@@ -68,9 +71,15 @@ class Usage(unittest.TestCase):
         """It would run nothing against the candidate, and look like a measurement of it."""
         self.refused("--only power runs nothing", "--candidate", "chunked", "--only", "power")
 
+    def test_reference_that_is_the_candidate(self):
+        """It would be agreed with by itself."""
+        for reference in ("chunked", "chunked:block=64"):
+            self.refused(f"--reference: '{reference}' is the candidate itself", "--candidate", "chunked", "--reference", reference)
+        self.refused("--candidate", "--reference", "chunked")
+
     def test_empty_values(self):
         """A shell variable that was never set must not become the default: --only "$ONLY" would judge everything."""
-        for option in ("--candidate", "--kernel", "--seed", "--budget", "--dtype", "--only", "--waive", "--preset", "--report", "--json"):
+        for option in ("--candidate", "--reference", "--kernel", "--seed", "--budget", "--dtype", "--only", "--waive", "--preset", "--report", "--json"):
             self.refused(option, "--candidate", "chunked", option, "")
         self.refused("--only", "--candidate", "chunked", "--only", ",")
 
@@ -140,6 +149,38 @@ class Verdicts(unittest.TestCase):
         cut = run("--candidate", "chunked", "--budget", "1ms", "--report", self.folder)
         self.assertEqual(cut.returncode, 2)
         self.assertIn("the budget of 1 ms was spent", cut.stdout)
+
+    def test_reference(self):
+        """Both forms are judged; the run without a reference keeps its plan, and one that is wrong takes the verdict with it."""
+        arguments = ("--candidate", "chunked", "--preset", "smoke", "--dtype", "float32", "--only", "rounding,exact", "--json", "-", "--report", self.folder)
+        alone, beside = run(*arguments), run(*arguments, "--reference", "chunked:block=16")
+        self.assertEqual((alone.returncode, beside.returncode), (2, 2), alone.stderr + beside.stderr)
+        self.assertNotIn("reference", json.loads(alone.stdout))
+        result = json.loads(beside.stdout)
+        self.assertNotEqual(result["plan_hash"], json.loads(alone.stdout)["plan_hash"])
+        reference = result["reference"]
+        self.assertEqual((reference["name"], reference["settings"], reference["verdict"]), ("chunked", {"block": 16}, "PASSED"))
+        self.assertEqual([p["name"] for p in reference["properties"]], [p["name"] for p in result["properties"]])
+        rounding, its = (next(p for p in some["properties"] if p["name"] == "rounding") for some in (result, reference))
+        self.assertEqual(its["cases"], rounding["planned"])
+        for tensor, sum_of_both in its["apart"].items():
+            self.assertAlmostEqual(sum_of_both, rounding["ratios"][tensor] + its["ratios"][tensor])
+        self.assertEqual(reference["apart"], max(its["apart"].values()))
+        page = (self.folder / "report.md").read_text()
+        self.assertIn("## The reference", page)
+        self.assertIn("--candidate chunked:block=64 --reference chunked:block=16", page)
+
+    def test_wrong_reference(self):
+        done = run("--candidate", "chunked", "--reference", "wrong_scores_scaled", "--preset", "smoke", "--only", "rounding",
+                   "--json", self.folder / "w.json", "--report", self.folder)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("the reference 'wrong_scores_scaled' itself fails rounding at rounding float", done.stdout)
+        result = json.loads((self.folder / "w.json").read_text())
+        failed = result["reference"]["properties"][0]
+        self.assertEqual((result["reference"]["verdict"], failed["verdict"]), ("DIFFERENT", "DIFFERENT"))
+        self.assertIn(failed["witness"]["replay"], result["reasons"][0])
+        self.assertIn("The reference's witness: rounding", (self.folder / "report.md").read_text())
+        self.assertEqual(run("replay", failed["witness"]["fixture"]).returncode, 1)
 
     def test_same_seed_same_plan(self):
         def plan(seed):

@@ -49,6 +49,20 @@ class Python(Folder):
         self.assertIn("changed q[", again.stdout)
         self.assertEqual(run("replay", found, "--candidate", "hostile.py:right", cwd=HOSTILE.parent).returncode, 0)
 
+    def test_reference(self):
+        """Two forms from outside against each other; one that is wrong or cannot be loaded is no basis for a verdict."""
+        (self.folder / "broken.py").write_text("raise KeyError('no weights')\ndef f(q): pass\n")
+        for candidate, reference, status, words in (
+                (f"{HOSTILE}:right", f"{OPERATORS}:fractus_test::attention", 2, "the two differ by at most"),
+                ("chunked", f"{HOSTILE}:raises", 3, f"the reference '{HOSTILE}:raises' itself fails contract"),
+                ("chunked", f"{self.folder}/broken.py:f", 3, "KeyError: 'no weights'"),
+                (f"{HOSTILE}:raises", f"{HOSTILE}:raises_in_backward", 4, "raises_in_backward' itself fails")):
+            done = run("--candidate", candidate, "--reference", reference, *QUICK, "--only", "contract,gradients",
+                       "--report", self.folder, "--json", self.folder / "r.json")
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertIn(words, done.stdout)
+            self.assertEqual(json.loads((self.folder / "r.json").read_text())["reference"]["name"], reference)
+
     def test_fuzz(self):
         self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:right", "--cases", 40).returncode, 0)
         self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:raises", "--cases", 40).returncode, 4)
@@ -66,9 +80,10 @@ class Python(Folder):
         for candidate, words in ((f"{HOSTILE}:rihgt", "did you mean right?"), (f"{HOSTILE.parent}/hostil.py:right", "did you mean"),
                                  (str(HOSTILE), "wanted path/file.py:function"), (f"{HOSTILE.parent}:right", "wanted the name of a form"),
                                  ("a.pt2", "AOTInductor"), ("/no/such/lib.so:a::b", "no file"), ("./chunked", "wanted the name of a form")):
-            done = run("--candidate", candidate)
-            self.assertEqual(done.returncode, 64, done.stderr)
-            self.assertIn(words, done.stderr)
+            for arguments in (("--candidate", candidate), ("--candidate", "chunked", "--reference", candidate)):
+                done = run(*arguments)
+                self.assertEqual(done.returncode, 64, done.stderr)
+                self.assertIn(words, done.stderr)
 
 
 class Operators(Folder):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <thread>
+#include <tuple>
 
 #include "harness/judge.h"
 #include "tests/harness/example.h"
@@ -22,8 +23,12 @@ std::filesystem::path scratch() {
   return std::filesystem::temp_directory_path() / ("fractus-outside-" + std::to_string(getpid()));
 }
 
+FormInfo outside_form(const std::string& name) {
+  return {.kernel = "linear_attention", .name = name, .role = "candidate"};
+}
+
 Result judged(const std::string& candidate, const std::string& property, std::chrono::milliseconds load_limit = 20s) {
-  const FormInfo form{.kernel = "linear_attention", .name = candidate, .role = "candidate"};
+  const FormInfo form = outside_form(candidate);
   const Plan plan = make_plan({.driver = find_driver("linear_attention"),
                                .candidate = form,
                                .preset = "smoke",
@@ -127,6 +132,40 @@ TEST(Outside, NothingStaysAndOutputIsShown) {
   EXPECT_FALSE(runs("987654"));
   const Result result = judged(hostile("floods"), "contract");
   EXPECT_NE(result.candidate_output.find("all work and no play"), std::string::npos);
+}
+
+// Protects: the verdict of a form of the build that is held against a function from outside, whatever that one does.
+TEST(Outside, AReferenceCostsNoMoreThanACandidate) {
+  for (const auto& [function, verdict, fact] :
+       {std::tuple("right", Verdict::undecided, "partial"),
+        {"loops", Verdict::mistrusted, "no answer within"},
+        {"kills_its_parents", Verdict::mistrusted, "the process that had loaded it has ended"},
+        {"leaves_a_child", Verdict::mistrusted, "exit status 3"},
+        {"cached_answer", Verdict::mistrusted, "itself fails repeat"}}) {
+    std::vector<FormInfo> forms = workshop().forms();
+    std::erase_if(forms, [](const FormInfo& form) { return form.role == "wrong"; });
+    const Plan plan = make_plan({.driver = find_driver("linear_attention"),
+                                 .candidate = *workshop().find_form("linear_attention", "chunked_tail"),
+                                 .preset = "smoke",
+                                 .seed = 3,
+                                 .dtypes = {DType::float32},
+                                 .only = {"contract", "repeat"},
+                                 .reference = outside_form(hostile(function))},
+                                forms);
+    workshop().load(plan.kernel, plan.reference, 20s);
+    JudgeSettings settings;
+    settings.partial = true;
+    settings.fixtures = scratch();
+    const Result result = judge(workshop(), *find_driver("linear_attention"), plan, settings);
+    workshop().unload(plan.kernel, plan.reference);
+    std::filesystem::remove_all(settings.fixtures);
+    EXPECT_EQ(result.verdict, verdict) << function << ": " << name(result.verdict);
+    EXPECT_NE(result.reasons.front().find(fact), std::string::npos) << result.reasons.front();
+    for (const PropertyResult& p : result.properties) EXPECT_EQ(p.verdict, "PASSED") << function << ": " << p.name;
+    EXPECT_LT(result.seconds, 60) << function;
+  }
+  for (int i = 0; i < 100 && runs("987654"); ++i) std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(runs("987654"));
 }
 
 struct File {
