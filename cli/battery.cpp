@@ -1,4 +1,4 @@
-#include "harness/battery.h"
+#include "cli/battery.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
@@ -17,14 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-// A file, the kernel that it is for, and its functions.
-struct Source {
-  std::filesystem::path file;
-  const Driver* driver = nullptr;
-  std::vector<std::string> functions;  // controls first: they are put to every case, and what they need is expected
-};
-
-bool is_mutant(const std::string& function) { return function.starts_with("mutant_"); }
 bool is_control(const std::string& function) { return function.starts_with("correct_"); }
 
 std::vector<std::filesystem::path> files_of(const std::string& given) {
@@ -37,55 +28,20 @@ std::vector<std::filesystem::path> files_of(const std::string& given) {
   for (const auto& entry : std::filesystem::directory_iterator(given))
     if (entry.path().extension() == ".py") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  if (files.empty()) throw UsageError(fmt::format("battery: no .py file in '{}'", given));
+  if (files.empty()) throw UsageError(fmt::format("no .py file in '{}'", given));
   return files;
 }
 
-std::vector<Source> sources(Workshop& workshop, const Options& options) {
-  if (!options.kernel.empty() && find_driver(options.kernel) == nullptr)
-    unknown("kernel", options.kernel, kernel_names());
-  const std::vector<std::filesystem::path> files = files_of(options.file);
-  std::vector<Source> all;
-  for (const std::filesystem::path& file : files) {
-    const std::string kernel = options.kernel.empty() ? file.stem().string() : options.kernel;
-    const Driver* driver = find_driver(kernel);
-    if (driver == nullptr && files.size() == 1)
-      throw UsageError(fmt::format("battery: no kernel is named '{}' as the file '{}' is; say which with --kernel: {}",
-                                   kernel, file.string(), fmt::join(kernel_names(), ", ")));
-    if (driver == nullptr) {
-      say(fmt::format("skipped: {}, since this build has no kernel '{}'\n", visible(file.string()), visible(kernel)));
-      continue;
-    }
-    Source source{file, driver, {}};
-    std::vector<std::string> names;
-    try {
-      names = workshop.outline(file);
-    } catch (const UnreadableSource& error) {
-      throw UsageError(error.what());
-    }
-    for (const std::string& name : names)
-      if (is_control(name)) source.functions.push_back(name);
-    for (const std::string& name : names)
-      if (is_mutant(name)) source.functions.push_back(name);
-    if (source.functions.empty())
-      throw UsageError(
-          fmt::format("battery: '{}' has no top-level function named mutant_* or correct_*", file.string()));
-    all.push_back(std::move(source));
-  }
-  if (all.empty()) throw UsageError(fmt::format("battery: no file of '{}' is named after a kernel", options.file));
-  return all;
+std::vector<std::string> all_but_power() {
+  std::vector<std::string> names;
+  for (const Property& property : properties()) names.push_back(property.name);
+  return names;
 }
 
 struct Totals {
   std::int64_t mutants = 0, killed = 0, controls = 0, accepted = 0;
   bool good() const { return killed == mutants && accepted == controls; }
 };
-
-// By a case: a function that cannot be loaded shows nothing of the plan.
-bool killed(const Tried& tried) { return tried.finding.has_value(); }
-bool accepted(const Tried& tried) { return tried.verdict == Verdict::equivalent; }
-
-std::string function_of(const Tried& tried) { return outside::spec_from(tried.candidate)->name; }
 
 void count(Totals& totals, const BatteryResult& result) {
   for (const Tried& tried : result.functions) {
@@ -151,46 +107,84 @@ json json_of(const Source& source, const Plan& plan, const BatteryResult& result
   return list;
 }
 
-std::vector<std::string> all_but_power() {
-  std::vector<std::string> names;
-  for (const Property& property : properties()) names.push_back(property.name);
-  return names;
-}
-
 }  // namespace
 
-int battery(const Options& options) {
+bool is_mutant(const std::string& function) { return function.starts_with("mutant_"); }
+
+std::string function_of(const Tried& tried) { return outside::spec_from(tried.candidate)->name; }
+
+bool killed(const Tried& tried) { return tried.finding.has_value(); }
+bool accepted(const Tried& tried) { return tried.verdict == Verdict::equivalent; }
+
+std::vector<Source> sources(Workshop& workshop, const Options& options) {
+  if (!options.kernel.empty() && find_driver(options.kernel) == nullptr)
+    unknown("kernel", options.kernel, kernel_names());
+  const std::vector<std::filesystem::path> files = files_of(options.file);
+  std::vector<Source> all;
+  for (const std::filesystem::path& file : files) {
+    const std::string kernel = options.kernel.empty() ? file.stem().string() : options.kernel;
+    const Driver* driver = find_driver(kernel);
+    if (driver == nullptr && files.size() == 1)
+      throw UsageError(fmt::format("no kernel is named '{}' as the file '{}' is; say which with --kernel: {}", kernel,
+                                   file.string(), fmt::join(kernel_names(), ", ")));
+    if (driver == nullptr) {
+      say(fmt::format("skipped: {}, since this build has no kernel '{}'\n", visible(file.string()), visible(kernel)));
+      continue;
+    }
+    Source source{file, driver, {}};
+    std::vector<std::string> names;
+    try {
+      names = workshop.outline(file);
+    } catch (const UnreadableSource& error) {
+      throw UsageError(error.what());
+    }
+    for (const std::string& name : names)
+      if (is_control(name)) source.functions.push_back(name);
+    for (const std::string& name : names)
+      if (is_mutant(name)) source.functions.push_back(name);
+    if (source.functions.empty())
+      throw UsageError(fmt::format("'{}' has no top-level function named mutant_* or correct_*", file.string()));
+    all.push_back(std::move(source));
+  }
+  if (all.empty()) throw UsageError(fmt::format("no file of '{}' is named after a kernel", options.file));
+  return all;
+}
+
+Ran run(Workshop& workshop, const Source& source, const Options& options) {
   BatterySettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
   settings.waived = split("--waive", options.waive);
   settings.fixtures = root() / "fixtures" / "found";
-  const auto dtypes = dtypes_from(options.dtype);
+  require_waivers(settings.waived, *source.driver->contract);
+  const std::string& kernel = source.driver->contract->kernel;
+  Ran ran{.plan = make_plan({.driver = source.driver,
+                             .candidate = {.kernel = kernel, .name = source.file.string(), .role = "candidate"},
+                             .preset = options.preset,
+                             .seed = options.seed,
+                             .dtypes = dtypes_from(options.dtype),
+                             .only = all_but_power()},
+                            workshop.forms())};
+  say(fmt::format("{}: {} functions, plan {}: {} cases, fixed before they run\n", visible(source.file.string()),
+                  source.functions.size(), ran.plan.hash.substr(0, 16), ran.plan.cases.size()));
+  std::vector<std::string> candidates;
+  for (const std::string& function : source.functions)
+    candidates.push_back(fmt::format("{}:{}", source.file.string(), function));
+  ProgressLine progress;
+  settings.progress = [&progress](const Progress& p) { progress(p); };
+  ran.result = fractus::battery(workshop, *source.driver, ran.plan, candidates, settings);
+  progress.clear();
+  return ran;
+}
 
+int battery(const Options& options) {
+  const std::vector<std::string> waived = split("--waive", options.waive);
   Workshop workshop;
   Totals totals;
   json functions = json::array();
   bool cut = false, sound = true;
   double seconds = 0;
   for (const Source& source : sources(workshop, options)) {
-    require_waivers(settings.waived, *source.driver->contract);
-    const std::string& kernel = source.driver->contract->kernel;
-    const Plan plan = make_plan({.driver = source.driver,
-                                 .candidate = {.kernel = kernel, .name = source.file.string(), .role = "candidate"},
-                                 .preset = options.preset,
-                                 .seed = options.seed,
-                                 .dtypes = dtypes,
-                                 .only = all_but_power()},
-                                workshop.forms());
-    say(fmt::format("{}: {} functions, plan {}: {} cases, fixed before they run\n", visible(source.file.string()),
-                    source.functions.size(), plan.hash.substr(0, 16), plan.cases.size()));
-    std::vector<std::string> candidates;
-    for (const std::string& function : source.functions)
-      candidates.push_back(fmt::format("{}:{}", source.file.string(), function));
-    ProgressLine progress;
-    settings.progress = [&progress](const Progress& p) { progress(p); };
-    const BatteryResult result = fractus::battery(workshop, *source.driver, plan, candidates, settings);
-    progress.clear();
-
+    const auto [plan, result] = run(workshop, source, options);
     count(totals, result);
     for (json& function : json_of(source, plan, result)) functions.push_back(std::move(function));
     cut = cut || result.out_of_budget;
@@ -198,8 +192,8 @@ int battery(const Options& options) {
     seconds += result.seconds;
     if (options.json != "-")
       try_to_write("the text", [&] {
-        print_whole(fmt::format("{}, plan {}, seed {}, {}\n{}{}", kernel, plan.hash.substr(0, 16), plan.generation.seed,
-                                plan.preset, matrix(plan, result), surprises(result)));
+        print_whole(fmt::format("{}, plan {}, seed {}, {}\n{}{}", plan.kernel, plan.hash.substr(0, 16),
+                                plan.generation.seed, plan.preset, matrix(plan, result), surprises(result)));
       });
   }
   const Verdict verdict =
@@ -213,7 +207,7 @@ int battery(const Options& options) {
     const json all{{"functions", functions},
                    {"mutants", {{"killed", totals.killed}, {"total", totals.mutants}}},
                    {"controls", {{"accepted", totals.accepted}, {"total", totals.controls}}},
-                   {"waived", settings.waived},
+                   {"waived", waived},
                    {"seconds", seconds}};
     try_to_write("the JSON result", [&] { write_json(options.json, all.dump(1) + "\n"); });
   }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/attention.h"
@@ -14,11 +13,6 @@ namespace fractus::cli {
 namespace {
 
 using nlohmann::json;
-
-void show(const Options& options, const std::string& text, const json& figures) {
-  if (options.json != "-") print_whole(text);
-  if (!options.json.empty()) write_json(options.json, figures.dump(1) + "\n");
-}
 
 int bench_oracle(const Options& options) {
   const Workshop workshop;
@@ -82,10 +76,21 @@ int bench_attention(const Options& options) {
 
 }  // namespace
 
+void show(const Options& options, const std::string& text, const json& figures) {
+  if (options.json != "-") print_whole(text);
+  if (!options.json.empty()) write_json(options.json, figures.dump(1) + "\n");
+}
+
 int bench(const Options& options) {
-  if (options.what == "oracle") return bench_oracle(options);
-  if (options.what == "attention") return bench_attention(options);
-  unknown("measurement", options.what, {"oracle", "attention"});
+  if (options.what == "power") return bench_power(options);
+  if (options.what != "oracle" && options.what != "attention")
+    unknown("measurement", options.what, {"oracle", "attention", "power"});
+  const Options none;
+  if (!options.file.empty() || !options.kernel.empty() || options.preset != none.preset || options.seed != none.seed ||
+      !options.dtype.empty() || !options.budget.empty() || !options.waive.empty())
+    throw UsageError(
+        fmt::format("bench {} takes --json alone; a file and a battery's options are for bench power", options.what));
+  return options.what == "oracle" ? bench_oracle(options) : bench_attention(options);
 }
 
 }  // namespace fractus::cli

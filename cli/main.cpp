@@ -25,7 +25,8 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify --candidate mine.py:attention              a Python function, of the kernel's signature
   ./fractus-verify --candidate mine.py:attention --reference chunked   against a form in use; both are judged
   ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
-  ./fractus-verify bench attention
+  ./fractus-verify bench attention                            time and memory at the training run's shapes
+  ./fractus-verify bench power                                the same beside gradcheck, assert_close and relative RMS
 
 Exit status: 0 EQUIVALENT, 1 DIFFERENT, 2 UNDECIDED, 3 MISTRUSTED, 4 FAILED, 64 bad usage, 70 a failure of our own.)";
 
@@ -113,8 +114,13 @@ int run(int argc, char** argv) {
   add_preset(*battery, o);
   battery->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 
-  CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention");
-  bench->add_option("WHAT", o.what, "oracle or attention")->required();
+  CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention, power");
+  bench->add_option("WHAT", o.what, "oracle, attention, or power: what other tools see of known-wrong functions")
+      ->required();
+  bench->add_option("PATH", o.file, "for power: a file as for battery [bench/functions/linear_attention.py]");
+  bench->add_option("--kernel", o.kernel, "for power: the kernel, where the file is not named after it");
+  add_run(*bench, o, /*only=*/false);
+  add_preset(*bench, o);
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
   app.require_subcommand(0, 1);
   require_values(app);

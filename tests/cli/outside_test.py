@@ -11,6 +11,8 @@ from cli_test import ROOT, run
 HOSTILE = ROOT / "tests" / "outside" / "hostile.py"
 BATTERY = ROOT / "tests" / "outside" / "battery"
 OPERATORS = ROOT / "build" / "release" / "bin" / "fractus-test-operators.so"
+POWER = ROOT / "tests" / "outside" / "power" / "linear_attention.py"
+PEERS = ROOT / "bench" / "peers"
 MUTANTS = ROOT.parent / "shared" / "mutants" / "linear_attention.py"
 QUICK = ("--preset", "smoke", "--dtype", "float32")
 
@@ -182,6 +184,84 @@ class Battery(Folder):
                                  ([self.folder / "empty.py", "--kernel", "linear_attention"], "no top-level function"),
                                  ([BATTERY, "--waive", "shared-edge"], "did you mean shared-edges")):
             done = run("battery", *arguments)
+            self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+class Power(Folder):
+    """Protects the comparison with other tools: each is counted for what it answered, and for nothing else."""
+
+    def test_table(self):
+        done = run("bench", "power", POWER, *QUICK, "--json", self.folder / "p.json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        tools = json.loads((self.folder / "p.json").read_text())["tools"]
+        self.assertEqual(len(tools), 7)
+        for tool in tools:
+            blind = "accepted" if "gradcheck" in tool["tool"] else "refused"  # it compares a function with its own gradient
+            self.assertEqual({f["name"]: f["answer"] for f in tool["functions"]}, {
+                "correct_one_matrix": "accepted", "correct_that_is_not": blind, "mutant_exits": "refused", "mutant_value_off": blind,
+                "mutant_never_cut": "refused" if tool["tool"] == "fractus-verify" else "accepted", "mutant_that_is_right": "accepted"}, tool["tool"])
+        self.assertRegex(done.stdout, r"fractus-verify +3 of 4 +1 of 2 ")
+        self.assertRegex(done.stdout, r"gradcheck +1 of 4 +0 of 2 ")
+        self.assertRegex(done.stdout, r"assert_close +2 of 4 +1 of 2 ")
+        self.assertIn("\n  gradcheck misses mutant_value_off, mutant_never_cut, mutant_that_is_right\n", done.stdout)
+        self.assertIn("\n  assert_close refuses correct_that_is_not\n", done.stdout)
+
+    def python(self, *arguments):
+        environment = os.environ | {"LD_LIBRARY_PATH": str(ROOT / "build" / "release" / "cuda-stubs")}
+        return subprocess.run([ROOT / ".venv" / "bin" / "python", "-I", *arguments], capture_output=True, text=True, env=environment, timeout=120)
+
+    def peers(self, *functions, lines={}):
+        """Runs the peers' own program on one small input a tool, with lines of the kernel's file changed."""
+        text = (PEERS / "linear_attention.py").read_text() + "\nCOMPARED, PROBED = COMPARED[-1:], PROBED[:1]\n"
+        for old, new in lines.items():
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        (self.folder / "linear_attention.py").write_text(text)
+        (self.folder / "run.py").write_text((PEERS / "run.py").read_text())
+        return self.python(self.folder / "run.py", "linear_attention", POWER, *functions)
+
+    def test_endings(self):
+        """What ends a process, or does not end, is the function's doing once it is called, and nobody's before."""
+        script = (f"import json, os, signal, sys, time; sys.path.insert(0, {str(PEERS)!r}); import run; run.LIMIT_S = 1\n"
+                  "def hang(): time.sleep(100)\n"
+                  "def crash(): os.kill(os.getpid(), signal.SIGSEGV)\n"
+                  "def leave(): os._exit(3)\n"
+                  "def leave_another(): os.fork() or time.sleep(100); os._exit(0)\n"
+                  "for end in hang, crash, leave, leave_another:\n"
+                  "    called = run.tried(lambda send: (send('judging'), end()))\n"
+                  "    before = run.tried(lambda send: end())\n"
+                  "    print(json.dumps([called, before]))")
+        done = self.python("-c", script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        reasons = ["no end within 1 s", "signal 11", "exit status 3", "no end within 1 s"]
+        for line, reason in zip(done.stdout.splitlines(), reasons, strict=True):
+            called, before = json.loads(line)
+            self.assertEqual((called["result"], called["reason"]), ("refused", reason))
+            self.assertEqual((before["result"], before["reason"]), ("fault", reason))
+
+    def test_no_answer_is_no_kill(self):
+        done = self.peers("mutant_none", "correct_one_matrix")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for tool in json.loads(done.stdout)["tools"]:
+            self.assertEqual([f["result"] for f in tool["functions"]], ["fault", "accepted"], tool["tool"])
+            self.assertIn("no attribute 'mutant_none'", tool["functions"][0]["reason"])
+
+    def test_peers_that_measure_nothing(self):
+        """A tool that refuses the reference, or accepts what is off, would refuse or accept everything else too."""
+        for old, new, words in (("return y, S[:, -1], z[:, -1]", "return y.detach() + 0 * y, S[:, -1], z[:, -1]", "gradcheck: the reference must be accepted"),
+                                ("COMPARED[-1:]", "()", "assert_close: a reference that is 3 % off must be refused")):
+            done = self.peers("correct_one_matrix", lines={old: new})
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stdout, "")
+
+    def test_bad_usage(self):
+        (self.folder / "linear_attention.py").write_text("import no_such_module\ndef mutant_a(q): pass\n")
+        for arguments, words in ((["power", self.folder / "none.py"], "no file"), (["power", self.folder], "is no regular file"),
+                                 (["power", self.folder / "linear_attention.py", "--preset", "smoke"], "No module named 'no_such_module'"),
+                                 (["oracle", POWER], "takes --json alone"), (["attention", "--preset", "smoke"], "takes --json alone")):
+            done = run("bench", *arguments)
             self.assertEqual(done.returncode, 64, done.stdout + done.stderr)
             self.assertIn(words, done.stderr)
 
