@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 
 from .result import Result, result_from
 
@@ -73,8 +74,7 @@ def verdict(options: dict[str, str]) -> Result:
     command = launcher()
     with tempfile.TemporaryDirectory(prefix="fractus-verify-") as folder:
         file = pathlib.Path(folder) / "result.json"
-        # --option=value: a value may begin with a dash, and is to be judged as a value.
-        status, printed, said = _run([str(command), *(f"{option}={value}" for option, value in options.items()), f"--json={file}"])
+        status, printed, said = _run([str(command), *_arguments(options), f"--json={file}"])
         said = said.strip()
         if status == BAD_USAGE:
             raise UsageError(said.partition("\nTry: ")[0].removeprefix("fractus-verify: "))
@@ -100,6 +100,12 @@ def verdict(options: dict[str, str]) -> Result:
     return result
 
 
+def _arguments(options: dict[str, str]) -> Iterator[str]:
+    """A value that begins with a dash is judged as a value only behind =, an empty one only as a word of its own."""
+    for option, value in options.items():
+        yield from (f"{option}={value}",) if value else (option, "")
+
+
 def _behind(said: str) -> str:
     return f". It said:\n{said[-2000:]}" if said else ", and said nothing"
 
@@ -116,9 +122,13 @@ def _run(arguments: list[str]) -> tuple[int, str, str]:
     except BaseException:
         process.terminate()  # it ends its workers and removes its temporary files
         try:
-            process.communicate(timeout=SECONDS_TO_END)
+            process.wait(timeout=SECONDS_TO_END)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            process.wait()
+        # The pipes are not read to their end: what a set-up had begun, such as a compiler, holds them a while longer.
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
         raise
     return process.returncode, printed, said

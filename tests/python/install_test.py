@@ -10,10 +10,8 @@ from environment import ROOT, new_environment, packages_of
 
 FORMS = pathlib.Path(__file__).with_name("forms.py")
 TEST = """import kernels
-def test_right(equivalent):
-    equivalent(kernels.right, dtype="float32")
 def test_wrong(equivalent):
-    equivalent(kernels.forgets_z0, dtype="float32")
+    equivalent(kernels.forgets_z0, only=["contract"], dtype="float32")
 """
 
 
@@ -50,7 +48,7 @@ class Install(unittest.TestCase):
         (self.folder / "test_kernels.py").write_text(TEST)
         done = self.run_in("-m", "pytest", "--fractus-preset=smoke")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn("1 failed, 1 passed", done.stdout)
+        self.assertIn("1 failed in", done.stdout)
         self.assertIn("z(0, 0) is ", done.stdout)
 
         # Where the checkout went, what to do is said.
