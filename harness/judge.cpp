@@ -5,14 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <future>
-#include <semaphore>
 
 #include "harness/attached.h"
 #include "harness/clock.h"
 #include "harness/explain.h"
 #include "harness/machine.h"
 #include "harness/measure.h"
+#include "harness/trailing.h"
 #include "properties/cases.h"
 #include "reports/words.h"
 
@@ -21,8 +20,10 @@ namespace {
 
 // Above this share of elements without a bound a property has not been tried in earnest.
 constexpr double most_undecidable = 0.25;
-constexpr int most_waiting = 8;  // cases that the known-good and known-wrong forms may be behind
-constexpr int most_deaths = 3;   // of the candidate's process, after which the run stops
+// By how much the known-good and known-wrong forms may be behind, in elements of input: it bounds the memory of what
+// waits, about 100 bytes an element.
+constexpr std::size_t most_waiting = 4'000'000;
+constexpr int most_deaths = 3;  // of the candidate's process, after which the run stops
 
 void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcome& outcome) {
   for (const auto& [tensor, ratio] : outcome.worst_ratio) {
@@ -115,23 +116,15 @@ class Run {
     return block != plan_.settings.end() && block->second > plan_.generation.block;
   }
 
-  // The others follow the candidate a few cases behind, on the other core. One case waits for the one before it, so
-  // nothing that they touch needs a lock.
-  void hand_over(const Property& property, std::shared_ptr<Expectation> expectation) {
-    struct Leaving {
-      std::counting_semaphore<>& room;
-      ~Leaving() { room.release(); }
-    };
-    room_.acquire();
-    others_ = std::async(std::launch::async, [this, &property, expectation, before = std::move(others_)]() mutable {
-      const Leaving leaving{room_};
-      if (before.valid()) before.get();
+  // The others follow the candidate on the other core, a case at a time, so nothing that they touch needs a lock.
+  void hand_over(const Property& property, const std::shared_ptr<Expectation>& expectation) {
+    others_.add(value_count(expectation->problem().inputs), [this, &property, expectation] {
       shown_.emplace_back(property.name, measure_.run(property, *expectation, sets_line(property, *expectation)));
     });
   }
 
   void join_others() {
-    if (others_.valid()) others_.get();
+    others_.join();
     for (const auto& [property, shown] : shown_) {
       for (const auto& [tensor, ratio] : shown.ratio) {
         double& worst = of(property).known_good_ratio[tensor];
@@ -255,11 +248,10 @@ class Run {
   Measure measure_;
   Result result_;
   TighterLine line_;
-  std::counting_semaphore<> room_{most_waiting};
   std::vector<std::pair<std::string, Shown>> shown_;  // by property; of the cases that the others have run
-  std::future<void> others_;                          // ends when the last of them has
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
+  Trailing others_{most_waiting};  // last, so that its thread ends before what it works on
 };
 
 }  // namespace

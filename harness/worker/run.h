@@ -52,6 +52,10 @@ struct Outcome {
   std::int64_t resident_growth_bytes = 0;
 };
 
+// Does once what torch, its product library and the dynamic linker do at the first call of an operation: a process that is
+// forked from this one finds it done. Forward only: a backward here would make torch refuse one in every fork.
+void warm_up();
+
 // Runs the form, and the backward where cotangents are there. `checked`: look for breaches and run the second backward.
 Outcome run(const Problem& problem, bool checked);
 

@@ -22,6 +22,7 @@
 
 #include "contracts/form.h"
 #include "harness/worker/outside.h"
+#include "harness/worker/run.h"
 #include "harness/worker/serve.h"
 
 namespace fractus::worker {
@@ -247,6 +248,7 @@ std::size_t thread_count() {
 void run_server(bool for_candidate) {
   close_range(socket_fd + 1, ~0U, 0);  // whatever the parent left open
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (!for_candidate) warm_up();  // what forks from here is warm already
   while (true) {
     const protocol::Received received = protocol::receive(socket_fd);
     if (received.delivery != protocol::Delivery::message) break;
