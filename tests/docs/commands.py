@@ -1,12 +1,16 @@
 """Runs every command of the ```sh blocks in README.md and docs/, in the checkout, in the order of the page.
 
-A command ends in 0, or in N where its line ends in `# exit N`. What would take long runs in a short form (SHORTER); what is
+`python` is that of a virtual environment such as a reader has. A command ends in 0, or in N where its line ends in `# exit N`. What would take long runs in a short form (SHORTER); what is
 not run is said, with its reason (SKIPPED). Links between the pages must lead somewhere."""
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+from environment import new_environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,11 +40,12 @@ def why_not(command):
     return next((reason for path, reason in ABSENT.items() if path in command and not (ROOT / path).exists()), None)
 
 
-def failure_of(command, wanted):
+def failure_of(command, wanted, environment):
     for long, short in SHORTER.items():
         command = command.replace(long, short)
     try:
-        done = subprocess.run(["bash", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                              env=environment if command.startswith("python ") else None)
     except subprocess.TimeoutExpired:
         return "no end within 120 s"
     if done.returncode != wanted:
@@ -54,7 +59,8 @@ def broken_links(page):
             yield f"{page.name}: the link to {target} leads nowhere"
 
 
-def main():
+def main(folder):
+    environment = new_environment(pathlib.Path(folder) / "venv")
     failures, ran, done = [], 0, {}
     for page in PAGES:
         failures += broken_links(page)
@@ -67,7 +73,7 @@ def main():
                 continue
             if (command, wanted) not in done:  # a command that two pages show runs once
                 start = time.monotonic()
-                done[command, wanted] = failure_of(command, wanted)
+                done[command, wanted] = failure_of(command, wanted, environment)
                 ran += 1
                 print(f"{time.monotonic() - start:6.1f} s {page.name}: {command}", flush=True)
             if done[command, wanted]:
@@ -78,4 +84,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory() as folder:
+        sys.exit(main(folder))
