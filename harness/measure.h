@@ -26,8 +26,8 @@ class Measure {
  public:
   Measure(const Workshop& workshop, const Driver& driver, const Plan& plan);
 
-  // One case of the plan, already evaluated for the candidate, so that the expectation is only read: put to those
-  // known-wrong forms that live and are expected to show here, and to the known-good ones where they are asked for.
+  // One case of the plan, evaluated for the candidate as a rule: put to those known-wrong forms that live and are
+  // expected to show here, and to the known-good ones where they are asked for.
   Shown run(const Property& property, Expectation& expectation, bool known_good);
 
   // Puts the cases that the living known-wrong forms have been spared to them, and where the plan has one dtype alone,

@@ -32,8 +32,9 @@ Expectation::Expectation(const Driver& driver, const Case& c, Problem problem, i
     : driver_(driver), case_(c), threads_(threads), problem_(std::move(problem)) {}
 
 const oracle::Expected& Expectation::either() {
-  if (!either_)
+  std::call_once(either_once_, [this] {
     either_ = std::make_shared<oracle::Expected>(driver_.expected(problem_, case_.dtype, nullptr, threads_));
+  });
   return *either_;
 }
 
@@ -43,7 +44,7 @@ std::shared_ptr<const oracle::Expected> Expectation::expected(const std::vector<
 }
 
 const Exactness& Expectation::exactness() {
-  if (!exactness_) exactness_ = driver_.exactness(problem_, case_.dtype);
+  std::call_once(exactness_once_, [this] { exactness_ = driver_.exactness(problem_, case_.dtype); });
   return *exactness_;
 }
 

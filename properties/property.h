@@ -60,7 +60,7 @@ struct Outcome {
 // The case's fill; what its layouts make share memory has one value.
 Problem problem_of(const Driver& driver, const Case& c);
 
-// Values and expectations of one case, computed at most once, shared by all subjects.
+// Values and expectations of one case, computed at most once, shared by all subjects and their threads.
 class Expectation {
  public:
   Expectation(const Driver& driver, const Case& c, int threads);
@@ -82,6 +82,7 @@ class Expectation {
   Case case_;
   int threads_;
   Problem problem_;
+  std::once_flag either_once_, exactness_once_;
   std::shared_ptr<const oracle::Expected> either_;
   std::optional<Exactness> exactness_;
 };

@@ -81,7 +81,7 @@ class Python(Folder):
     def test_bad_usage(self):
         for candidate, words in ((f"{HOSTILE}:rihgt", "did you mean right?"), (f"{HOSTILE.parent}/hostil.py:right", "did you mean"),
                                  (str(HOSTILE), "wanted path/file.py:function"), (f"{HOSTILE.parent}:right", "wanted the name of a form"),
-                                 ("a.pt2", "AOTInductor"), ("/no/such/lib.so:a::b", "no file"), ("./chunked", "wanted the name of a form")):
+                                 ("a.pt2", "no file"), ("/no/such/lib.so:a::b", "no file"), ("./chunked", "wanted the name of a form")):
             for arguments in (("--candidate", candidate), ("--candidate", "chunked", "--reference", candidate)):
                 done = run(*arguments)
                 self.assertEqual(done.returncode, 64, done.stderr)
@@ -138,6 +138,44 @@ torch.jit.script(Two()).save({str(self.folder / 'two.pt')!r})
         self.judged(f"{self.folder}/two.pt", 4, "there are too few arguments")
         (self.folder / "none.pt").write_bytes(b"no program")
         self.judged(f"{self.folder}/none.pt", 4, "it cannot be loaded")
+
+
+class Packages(Folder):
+    """Protects AOTInductor packages, which hold a forward alone, and --forward-only, which asks for no more."""
+
+    def test_verdicts(self):
+        subprocess.run([ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "outside" / "package.py", self.folder], check=True,
+                       capture_output=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "cache"),
+                                                 "LD_LIBRARY_PATH": str(ROOT / "build" / "release" / "cuda-stubs")})
+        done = run("--candidate", self.folder / "right.pt2", *QUICK)
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("--forward-only", done.stderr)
+        before = set(pathlib.Path(tempfile.gettempdir()).glob("fractus-package-*"))
+        for name, status, words in (("right", 0, "EQUIVALENT (float32 only) (forward only)"), ("no_carry", 1, "z(")):
+            done = run("--candidate", self.folder / f"{name}.pt2", *QUICK, "--forward-only", "--report", self.folder)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertIn(words, done.stdout)
+        self.assertEqual(set(pathlib.Path(tempfile.gettempdir()).glob("fractus-package-*")), before)
+        (self.folder / "none.pt2").write_bytes(b"no package")
+        done = run("--candidate", self.folder / "none.pt2", *QUICK, "--forward-only", "--report", self.folder)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertIn("it cannot be loaded", done.stdout)
+
+    def test_forward_only(self):
+        """A form whose gradients alone are wrong is right where none is wanted; one that is wrong forward is not, and both
+        measure the plan accordingly."""
+        for form, status in (("wrong_dk_lacks_denominator", 0), ("wrong_state_bfloat16", 1), ("chunked", 0)):
+            done = run("--candidate", form, "--preset", "smoke", "--forward-only", "--report", self.folder, "--json", self.folder / "r.json")
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        result = json.loads((self.folder / "r.json").read_text())
+        self.assertTrue(result["forward_only"])
+        self.assertEqual(result["not_applied"], ["gradients"])
+        self.assertNotIn("gradients", [p["name"] for p in result["properties"]])
+        self.assertEqual(result["mutants"]["survivors"], [])
+        self.assertGreater(result["mutants"]["killed"], 40)
+        self.assertGreater(result["mutants"]["backward_alone"], 20)
+        self.assertIn("--forward-only", (self.folder / "report.md").read_text())
+        self.assertEqual(run("--candidate", "chunked", "--forward-only", "--only", "gradients").returncode, 64)
 
 
 class Battery(Folder):
