@@ -70,7 +70,7 @@ int fuzz(const Options& options) {
 
   Workshop workshop;
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
-  require_backward(chosen);
+  require_fit(chosen, /*forward_only=*/false, {});
   require_waivers(waived, *chosen.driver->contract);
   const Plan plan = make_plan({.driver = chosen.driver,
                                .candidate = chosen.form,

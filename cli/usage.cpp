@@ -78,14 +78,18 @@ Chosen choose_outside(const std::string& kernel, const std::string& text, const 
 
 }  // namespace
 
-void require_backward(const Chosen& chosen) {
+void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DType>& dtypes) {
   const auto spec = chosen.outside ? outside::spec_from(chosen.form.name) : std::nullopt;
-  if (spec && spec->kind->forward_only)
+  if (!spec || !spec->kind->forward_only) return;
+  if (!forward_only)
     throw UsageError(fmt::format(
-        "candidate '{}' holds a forward alone, and a training run takes gradients through its kernels: give "
-        "what it was exported from, as {}, or, for a kernel that is called without gradients, say "
-        "--forward-only to the verdict",
+        "'{}' holds a forward alone, and a training run takes gradients through its kernels: give what it was "
+        "exported from, as {}, or, for a kernel that is called without gradients, say --forward-only to the "
+        "verdict",
         chosen.form.name, outside::kinds[0].spelling));
+  if (dtypes.size() > 1)
+    throw UsageError(
+        fmt::format("'{}' is compiled for one dtype: say which, --dtype float32 or --dtype float64", chosen.form.name));
 }
 
 void load(Workshop& workshop, Chosen& chosen) {

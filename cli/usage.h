@@ -47,8 +47,9 @@ struct Chosen {
 Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& text,
               const std::string& role = "candidate");
 
-// Throws UsageError where the candidate is of a kind that holds no backward.
-void require_backward(const Chosen& chosen);
+// Throws UsageError where the form is of a kind that such a run is not for: an exported package holds a forward alone,
+// compiled for one dtype.
+void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DType>& dtypes);
 
 // Loads a candidate from outside, and does nothing for one of the build. Throws UsageError where its file has no such
 // function; anything else that goes wrong in loading is in chosen.form.trouble.

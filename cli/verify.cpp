@@ -35,7 +35,7 @@ int verify(const Options& options) {
 
   Workshop workshop;
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
-  if (!options.forward_only) require_backward(chosen);
+  require_fit(chosen, options.forward_only, dtypes);
   if (options.forward_only && only == std::vector<std::string>{"gradients"})
     throw UsageError("--forward-only leaves nothing of --only gradients");
   require_waivers(waived, *chosen.driver->contract);
@@ -51,7 +51,7 @@ int verify(const Options& options) {
   std::optional<Chosen> reference;
   if (!options.reference.empty()) {
     reference = choose(workshop, chosen.driver->contract->kernel, options.reference, "reference");
-    if (!options.forward_only) require_backward(*reference);
+    require_fit(*reference, options.forward_only, dtypes);
     request.reference = reference->form;
     request.reference_settings = reference->settings;
   }

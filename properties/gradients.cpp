@@ -11,10 +11,10 @@ constexpr const char* self = "gradients";
 // Inputs that are leaves of the graph, and inputs that are results themselves, as in every model.
 const std::vector<std::string> variants{"leaves", "computed"};
 
-// float64's base has no vector instructions, so its live case keeps the widths and takes a few of the groups.
-Dims live_shape(const Driver& driver, DType dtype) {
+// The training run's length and widths; all of its groups are for the call that it makes.
+Dims two_live_groups(const Driver& driver) {
   Dims dims = driver.live;
-  if (dtype == DType::float64) dims[driver.contract->dim_symbols.front()] = 2;
+  dims[driver.contract->dim_symbols.front()] = 2;
   return dims;
 }
 
@@ -58,10 +58,11 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     for (const TensorSpec& spec : driver.contract->inputs)
       if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
     if (!settings.live) continue;
-    add(live_shape(driver, dtype), outputs, driver.smooth_fills.front());
+    add(two_live_groups(driver), outputs, driver.smooth_fills.front());
     // As the training run calls it: inputs that are results, the first output's cotangent alone, a state that wants no
     // gradient.
-    Case& training = add(live_shape(driver, dtype), {outputs.front()}, driver.smooth_fills.front());
+    Case& training = add(dtype == DType::float32 ? driver.live : two_live_groups(driver), {outputs.front()},
+                         driver.smooth_fills.front());
     training.frozen = optional_inputs(driver);
     training.variant = "computed";
   }

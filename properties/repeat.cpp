@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "properties/all.h"
 #include "properties/cases.h"
@@ -90,7 +91,7 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
   std::int64_t elements = 1;
   for (const auto& [symbol, extent] : c.dims) elements *= extent;
   const std::string& symbol = expectation.driver().sequence_symbol;
-  std::vector<Expectation> all;
+  std::deque<Expectation> all;
   std::vector<Call> calls;
   const bool as_many = elements <= 16 || (last_first && c.dims == live_slice(expectation.driver()));
   for (std::size_t k = 0; k < (as_many ? layers : few); ++k) {

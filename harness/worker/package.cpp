@@ -89,8 +89,6 @@ Tensors all_contiguous(const Contract& contract, const Tensors& inputs) {
 
 Form load_package(const outside::Spec& spec, const Contract& contract) {
   at::set_num_threads(1);  // as for the other kinds: no pool of threads before the fork
-  // What was compiled checks dtypes and extents only where it is told to, and reads past its inputs otherwise.
-  setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
   const Unpacked unpacked(spec.path);
   const auto runner = std::make_shared<AOTIModelContainerRunnerCpu>(unpacked.library);
   Form form;

@@ -150,6 +150,9 @@ class Packages(Folder):
         done = run("--candidate", self.folder / "right.pt2", *QUICK)
         self.assertEqual(done.returncode, 64, done.stderr)
         self.assertIn("--forward-only", done.stderr)
+        done = run("--candidate", self.folder / "right.pt2", "--forward-only")
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("--dtype float32 or --dtype float64", done.stderr)
         before = set(pathlib.Path(tempfile.gettempdir()).glob("fractus-package-*"))
         for name, status, words in (("right", 0, "EQUIVALENT (float32 only) (forward only)"), ("no_carry", 1, "z(")):
             done = run("--candidate", self.folder / f"{name}.pt2", *QUICK, "--forward-only", "--report", self.folder)
