@@ -22,6 +22,10 @@ bool is_meant(const std::string& shown_by, const Case& c) {
 Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& plan) : driver_(driver), plan_(plan) {
   for (const std::string& name : plan.known_good)
     good_.emplace_back(workshop, *workshop.find_form(plan.kernel, name), std::map<std::string, std::int64_t>{});
+  const auto hint_holds = [&plan](const std::string& property) {
+    return contains(plan.properties, property) || std::any_of(plan.with_backward.begin(), plan.with_backward.end(),
+                                                              [&](const Case& c) { return c.property == property; });
+  };
   for (const std::string& name : plan.known_wrong) {
     const FormInfo& info = *workshop.find_form(plan.kernel, name);
     std::map<std::string, std::int64_t> settings;
@@ -30,7 +34,7 @@ Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& pla
     if (info.settings.contains("block")) settings["block"] = std::max<std::int64_t>(2, plan.generation.block);
     wrong_.push_back({.form = Attached(workshop, info, settings),
                       .kill = {.form = name, .summary = info.summary},
-                      .shown_by = contains(plan.properties, property_of(info.shown_by)) ? info.shown_by : ""});
+                      .shown_by = hint_holds(property_of(info.shown_by)) ? info.shown_by : ""});
   }
 }
 
