@@ -24,6 +24,7 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify golden ../shared/golden                    against recorded tensors
   ./fractus-verify --candidate mine.py:attention              a Python function, of the kernel's signature
   ./fractus-verify --candidate mine.py:attention --reference chunked   against a form in use; both are judged
+  ./fractus-verify --candidate mine.pt2 --forward-only --dtype float32   an exported package, which has no gradients
   ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
   ./fractus-verify bench attention                            time and memory at the training run's shapes
   ./fractus-verify bench power                                the same beside gradcheck, assert_close and relative RMS

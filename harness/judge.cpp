@@ -96,7 +96,7 @@ class Run {
     for (std::size_t i = 0; i < plan_.cases.size() && !stopped_; ++i) {
       if (settings_.progress)
         settings_.progress({plan_.cases[i].property, i, plan_.cases.size(), seconds_since(start_)});
-      if (seconds_since(start_) > settings_.budget.count()) {
+      if (out_of_time()) {
         out_of_budget_ = true;
         break;
       }
@@ -139,6 +139,8 @@ class Run {
     record.seconds += seconds_since(start);
   }
 
+  bool out_of_time() const { return seconds_since(start_) > settings_.budget.count(); }
+
   bool candidate_failed() const {
     return std::any_of(result_.properties.begin(), result_.properties.end(),
                        [](const PropertyResult& r) { return r.finding.has_value(); });
@@ -156,6 +158,10 @@ class Run {
     const bool measured = !candidate_failed();
     if (!measured && !reference_) return;
     others_.add(value_count(expectation->problem().inputs), [this, &property, expectation, measured] {
+      if (out_of_time()) {  // they may be seconds behind
+        others_out_of_budget_ = true;
+        return;
+      }
       if (reference_) run_reference(property, *expectation);
       if (!measured) return;
       shown_.emplace_back(property.name, measure_.run(property, *expectation, sets_line(property, *expectation)));
@@ -164,6 +170,7 @@ class Run {
 
   void join_others() {
     others_.join();
+    out_of_budget_ = out_of_budget_ || others_out_of_budget_;
     for (const auto& [property, shown] : shown_) {
       for (const auto& [tensor, ratio] : shown.ratio) {
         double& worst = of(property).known_good_ratio[tensor];
@@ -191,7 +198,7 @@ class Run {
     result_.waived = settings_.waived;
     result_.known_good = plan_.known_good;
     if (!candidate_failed() && !stopped_ && !out_of_budget_)
-      out_of_budget_ = !measure_.finish([this] { return seconds_since(start_) > settings_.budget.count(); });
+      out_of_budget_ = !measure_.finish([this] { return out_of_time(); });
     result_.kills = measure_.kills();
     result_.forward_only = plan_.generation.forward_only;
     result_.backward_alone = measure_.backward_alone();
@@ -331,7 +338,8 @@ class Run {
   bool reference_goes_on_ = false;
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
-  Trailing others_{most_waiting};  // last, so that its thread ends before what it works on
+  bool others_out_of_budget_ = false;  // theirs until they have ended
+  Trailing others_{most_waiting};      // last, so that its thread ends before what it works on
 };
 
 }  // namespace

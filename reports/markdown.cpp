@@ -57,8 +57,7 @@ void add_properties(std::string& page, const Result& result) {
     if (p.escape > 0)
       page += fmt::format(
           " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with "
-          "a "
-          "chance of at most {:.2g}.",
+          "a chance of at most {:.2g}.",
           p.escape);
     if (!p.reason.empty()) page += fmt::format(" {}.", cell(p.reason));
     for (const auto& [waiver, times] : p.waived) page += fmt::format(" Waived: {} ({} cases).", waiver, times);
@@ -96,10 +95,8 @@ void add_reference(std::string& page, const Result& result) {
   }
   page +=
       "\nApart at most: candidate and reference are each off the same value, the definition's, by their own part of "
-      "the "
-      "bound, so they differ by no more than the sum (triangle inequality). Undecidable elements, and calls with a "
-      "choice "
-      "in doubt, where each may take its own branch, are not counted.\n";
+      "the bound, so they differ by no more than the sum (triangle inequality). Undecidable elements, and calls with a "
+      "choice in doubt, where each may take its own branch, are not counted.\n";
   add_witnesses(page, reference.properties, "The reference's witness");
 }
 

@@ -141,8 +141,7 @@ std::string to_text(const Result& result, bool colour) {
   if (const auto most = apart(result))
     line(
         fmt::format("  where both rows give a part of the bound, the two differ by at most {:.3g} of it: each is off "
-                    "one value, the "
-                    "definition's\n",
+                    "one value, the definition's\n",
                     *most));
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;

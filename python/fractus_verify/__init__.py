@@ -19,9 +19,9 @@ __all__ = ["check", "CommandError", "Mutants", "Property", "Result", "UsageError
 
 def check(fn: Callable[..., Any] | str, kernel: str = "linear_attention", *, budget: str | float | None = None,
           preset: str | None = None, dtype: str | None = None, waive: Iterable[str] = (), only: Iterable[str] = (),
-          seed: int | None = None) -> Result:
+          seed: int | None = None, reference: Callable[..., Any] | str | None = None, forward_only: bool = False) -> Result:
     """The verdict on `fn`: a function that a file defines at its top level, "path/file.py:function" or another spelling of
-    --candidate. The options are the command's; a budget that is a number is seconds. What the function does is in the
+    --candidate; so is `reference`. The options are the command's; a budget that is a number is seconds. What the function does is in the
     result; TypeError, ValueError (UsageError is one) and CommandError mean that there is none."""
     options: dict[str, str] = {"--candidate": spelling(fn), "--kernel": kernel}
     if budget is not None:
@@ -35,4 +35,6 @@ def check(fn: Callable[..., Any] | str, kernel: str = "linear_attention", *, bud
             options[option] = ",".join(listed)
     if seed is not None:
         options["--seed"] = str(seed)
-    return verdict(options)
+    if reference is not None:
+        options["--reference"] = spelling(reference)
+    return verdict(options, flags=["--forward-only"] if forward_only else [])

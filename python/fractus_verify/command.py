@@ -67,14 +67,14 @@ def _installed_from() -> pathlib.Path | None:
     return pathlib.Path(urllib.request.url2pathname(urllib.parse.urlparse(url["url"]).path))
 
 
-def verdict(options: dict[str, str]) -> Result:
+def verdict(options: dict[str, str], flags: list[str]) -> Result:
     if pathlib.Path("/proc/self/exe").resolve().name == "fractus-worker":
         raise CommandError("a candidate's file asks for a verdict while it is being judged; put the call under "
                            "if __name__ == '__main__':, or into another file")
     command = launcher()
     with tempfile.TemporaryDirectory(prefix="fractus-verify-") as folder:
         file = pathlib.Path(folder) / "result.json"
-        status, printed, said = _run([str(command), *_arguments(options), f"--json={file}"])
+        status, printed, said = _run([str(command), *_arguments(options), *flags, f"--json={file}"])
         said = said.strip()
         if status == BAD_USAGE:
             raise UsageError(said.partition("\nTry: ")[0].removeprefix("fractus-verify: "))

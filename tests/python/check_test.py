@@ -45,6 +45,13 @@ class Verdicts(unittest.TestCase):
         self.assertIn(f"EQUIVALENT  linear_attention {FORMS}:right", str(result))
         self.assertEqual(result.json["format"], "fractus-verify result 1")
 
+    def test_reference_and_forward_only(self):
+        """Both forms are judged; and where no gradient is wanted, none is."""
+        result = check("chunked", reference=forms.forgets_z0, forward_only=True, only="contract", **QUICK)
+        self.assertEqual(result.verdict, "MISTRUSTED", result.text)
+        self.assertEqual(result.json["reference"]["name"], f"{FORMS}:forgets_z0")
+        self.assertTrue(result.json["forward_only"])
+
     def test_wrong(self):
         """The witness as an object and as text; and its command runs from where the caller stands, which is not the checkout."""
         with tempfile.TemporaryDirectory() as folder, standing_in(folder):
