@@ -1,6 +1,6 @@
 // Property 6, choices: a decision under rounding (here the cut of a small denominator) is free where the certified
-// interval holds both answers, and forced everywhere else. What follows is judged given the form's own choice, and gradients, for which a form may choose
-// anew, by either.
+// interval holds both answers, and forced everywhere else. What follows is judged given the form's own choice, and
+// gradients, for which a form may choose anew, by either.
 #include "properties/all.h"
 #include "properties/cases.h"
 #include "properties/compare.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "harness/process.h"
+#include "properties/driver.h"
 
 namespace fractus {
 
@@ -21,6 +22,14 @@ inline Workshop& workshop() {
   static Workshop shared(test_worker());
   return shared;
 }
+
+// The same with the forms of the build.
+inline Workshop& real_workshop() {
+  static Workshop shared(test_worker().parent_path() / "fractus-worker");
+  return shared;
+}
+
+inline const Driver& driver() { return *find_driver("linear_attention"); }
 
 // Values start + 0.1, start + 0.2, ...
 inline Array tensor(std::string name, Shape shape, double start, DType dtype = DType::float32) {

@@ -12,13 +12,6 @@
 namespace fractus {
 namespace {
 
-const Driver& driver() { return *find_driver("linear_attention"); }
-
-Workshop& real_workshop() {
-  static Workshop shared(test_worker().parent_path() / "fractus-worker");
-  return shared;
-}
-
 std::filesystem::path scratch() {
   return std::filesystem::temp_directory_path() / ("fractus-judge-" + std::to_string(getpid()));
 }
