@@ -42,6 +42,12 @@ Dims live_slice(const Driver& driver) {
   return dims;
 }
 
+Dims one_live_group(const Driver& driver) {
+  Dims dims = driver.live;
+  dims[driver.contract->dim_symbols.front()] = 1;
+  return dims;
+}
+
 std::vector<std::string> output_names(const Driver& driver) {
   return names_where(driver.contract->outputs, [](const TensorSpec&) { return true; });
 }

@@ -23,6 +23,9 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       Case c = base_case(driver, self, dtype, live_slice(driver), driver.choice_fill);
       if (backward) c.cotangents = output_names(driver);
       cases.push_back(c);
+      if (!settings.live) continue;
+      c.dims = one_live_group(driver);
+      cases.push_back(c);
     }
     ++turn;  // a shape that had a backward in one dtype has none in the other
   }

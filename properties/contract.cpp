@@ -69,6 +69,10 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       c.absent = {only};
       c.cotangents = output_names(driver);
       cases.push_back(c);
+      if (!settings.live) continue;
+      c.dims = one_live_group(driver);
+      for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = Layout::transposed;
+      cases.push_back(c);
     }
   }
   return cases;

@@ -44,6 +44,7 @@ struct Driver {
   std::vector<std::string> along_sequence;                 // tensors that are split along it: q, k, v, y
   Dims live;                                               // the training run's shape
 
+  std::vector<Dims> corners;        // several unusual extents at once; each is tried once, with all gradients
   std::vector<Dims> memory_shapes;  // cells of the memory property, ordinary shapes but for the extent that grows
 
   // The extents that a plan must hold: ragged tails of the given block, 1, primes, large.

@@ -51,6 +51,9 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (other != one) c.frozen.push_back(other);
     }
     add(slice, outputs, next_fill()).frozen = optional_inputs(driver);
+    Case& optional_alone = add(slice, outputs, next_fill());
+    for (const std::string& input : inputs)
+      if (!contains(optional_inputs(driver), input)) optional_alone.frozen.push_back(input);
     for (const std::string& output : outputs)
       for (int k = 0; k < 4; ++k) add(shapes[(turn + 3) % shapes.size()], {output}, next_fill());
     for (const Dims& dims : shapes) add(dims, outputs, next_fill());
@@ -58,7 +61,9 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     for (const TensorSpec& spec : driver.contract->inputs)
       if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
     if (!settings.live) continue;
-    add(two_live_groups(driver), outputs, driver.smooth_fills.front());
+    for (const Dims& dims : driver.corners) add(dims, outputs, next_fill());
+    Case& strided = add(two_live_groups(driver), outputs, driver.smooth_fills.front());
+    for (const TensorSpec& spec : driver.contract->inputs) strided.layouts[spec.name] = Layout::transposed;
     // As the training run calls it: inputs that are results, the first output's cotangent alone, a state that wants no
     // gradient.
     Case& training = add(dtype == DType::float32 ? driver.live : two_live_groups(driver), {outputs.front()},

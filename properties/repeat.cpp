@@ -56,6 +56,17 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (k == 3) c.dims = live_slice(driver);
         cases.push_back(c);
       }
+    // Without gradients too, where a buffer for a sequence or for a token is tempting; and as the training run has
+    // them.
+    if (settings.live) {
+      Case several = base_case(driver, self, dtype, one_live_group(driver), driver.smooth_fills.front());
+      several.variant = "layers";
+      cases.push_back(several);
+      cases.push_back(several);
+      cases.back().cotangents = output_names(driver);
+      if (!driver.sequence_symbol.empty()) several.dims[driver.sequence_symbol] = 1;
+      cases.push_back(several);
+    }
     Case wide = base_case(driver, self, dtype, driver.live, driver.smooth_fills.front());
     wide.variant = "threads";
     wide.cotangents = output_names(driver);

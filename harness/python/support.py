@@ -5,23 +5,48 @@ import importlib
 import importlib.util
 import inspect
 import linecache
+import math
 import os
 import pathlib
+import random
 import re
 import sys
 import traceback
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # candidates run on the CPU; a GPU would be found without its libraries
 
+import numpy
 import torch
 
 # Where a function that is replaced changes what everybody else in the process computes. Lazily added names are torch's
 # own doing, so only what was there is watched; on torch.Tensor a new name that hides one of its base counts too.
 _WATCHED = {"torch": torch, "torch.Tensor": torch.Tensor, "torch._C.TensorBase": torch._C.TensorBase,
             "torch.nn.functional": torch.nn.functional, "torch.linalg": torch.linalg, "torch.special": torch.special,
-            "torch.fft": torch.fft, "torch.autograd": torch.autograd, "torch.autograd.Function": torch.autograd.Function}
+            "torch.fft": torch.fft, "torch.autograd": torch.autograd, "torch.autograd.Function": torch.autograd.Function,
+            "math": math, "numpy": numpy, "torch.nn.Module": torch.nn.Module, "torch.optim.Optimizer": torch.optim.Optimizer}
+for _base, _package in ((torch.nn.Module, torch.nn), (torch.optim.Optimizer, torch.optim)):
+    _WATCHED |= {f"{_package.__name__}.{name}": kind for name, kind in vars(_package).items() if isinstance(kind, type) and issubclass(kind, _base)}
 _TORCH = str(pathlib.Path(torch.__file__).parent)
 _own = {where: {name: value for name, value in vars(owner).items() if callable(value)} for where, owner in _WATCHED.items()}
+
+
+def _numpy_state():
+    state = numpy.random.get_state(legacy=False)["state"]
+    return state["key"].tobytes(), state["pos"]
+
+
+# What else a call may not leave changed, since whatever runs after it in the process would see it. torch's compilers put
+# names of their own into the environment.
+_STATE = {"Python's random generator was used or seeded": random.getstate,
+          "numpy's random generator was used or seeded": _numpy_state,
+          "the working directory was changed": os.getcwd,
+          "the environment was changed": lambda: {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "TRITON"))},
+          "the search for anomalies in autograd was switched": torch.is_anomaly_enabled}
+_state = {}  # as it was before the process's first call
+
+
+def _note():
+    _state.update({what: of() for what, of in _STATE.items()})
 
 
 class NotThere(Exception):
@@ -43,7 +68,7 @@ def _wraps(wrapper, original):
 
 
 def changes():
-    """A sentence for each function of torch that is not what it was, three at most."""
+    """A sentence for each function that is not what it was, three at most."""
     found = []
     for where, before in _own.items():
         now = vars(_WATCHED[where])
@@ -56,7 +81,7 @@ def changes():
 
 def settle():
     gc.collect()  # autograd's contexts and their tensors hold each other; in a training run this comes by itself
-    return changes()
+    return (changes() + [what for what, value in _state.items() if _STATE[what]() != value])[:3]
 
 
 def outline(path):
@@ -110,6 +135,7 @@ def load(path, name, arguments):
     # Whatever exists by now stays: a collection after each call looks at that call's objects alone.
     gc.collect()
     gc.freeze()
+    os.register_at_fork(after_in_child=_note)  # behind Python's own, which seeds its generator anew
     return function, summary
 
 

@@ -71,6 +71,8 @@ void check_inputs_untouched(const Problem& problem, const Tensors& before, Outco
       what = "was given another shape, other strides or other memory";
     else if (now.requires_grad() != before[i].requires_grad())
       what = now.requires_grad() ? "tracks gradients since the call" : "tracks gradients no more since the call";
+    else if (problem.leaves[i].defined() && problem.leaves[i].grad().defined())
+      what = "was given a gradient before any backward";
     if (!what.empty())
       outcome.breaches.push_back(
           {"modified-input", fmt::format("the caller's {} {}", problem.input_places[i]->name, what)});

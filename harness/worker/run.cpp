@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -15,6 +16,8 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 
 #include "harness/worker/allocator.h"
 #include "harness/worker/serve.h"
@@ -39,8 +42,26 @@ std::vector<std::optional<Placement>> placements(const protocol::Json& list) {
   return all;
 }
 
+// torch.utils.checkpoint with use_reentrant=True refuses to be asked for the gradients of given inputs.
+bool holds_reentrant_checkpoint(const std::vector<at::Tensor>& outputs) {
+  std::vector<torch::autograd::Node*> waiting;
+  std::unordered_set<torch::autograd::Node*> seen;
+  const auto visit = [&](torch::autograd::Node* node) {
+    if (node != nullptr && seen.insert(node).second) waiting.push_back(node);
+  };
+  for (const at::Tensor& output : outputs) visit(output.grad_fn().get());
+  while (!waiting.empty()) {
+    torch::autograd::Node* const node = waiting.back();
+    waiting.pop_back();
+    if (node->name() == "CheckpointFunctionBackward") return true;
+    for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
+  }
+  return false;
+}
+
 // From the outputs that a cotangent flows into and that lead back to an input, to the inputs that are leaves: through
-// one graph, however many problems it runs through. The gradients land in each outcome.
+// one graph, however many problems it runs through. The gradients land in each outcome. They are what the form's own
+// backward returns: backward() would copy a gradient before it is read, and hide that the form writes on into it.
 void find_gradients(std::span<const Problem> problems, std::span<Outcome> outcomes, bool keep_graph) {
   std::vector<at::Tensor> outputs, cotangents, leaves;
   std::vector<at::Tensor*> places;
@@ -60,6 +81,11 @@ void find_gradients(std::span<const Problem> problems, std::span<Outcome> outcom
     }
   }
   if (outputs.empty() || leaves.empty()) return;
+  if (holds_reentrant_checkpoint(outputs)) {
+    torch::autograd::backward(outputs, cotangents, keep_graph);
+    for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::exchange(leaves[i].mutable_grad(), at::Tensor());
+    return;
+  }
   const auto found =
       torch::autograd::grad(outputs, leaves, cotangents, keep_graph, /*create_graph=*/false, /*allow_unused=*/true);
   for (std::size_t i = 0; i < places.size(); ++i) *places[i] = found[i];
