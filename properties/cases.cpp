@@ -42,9 +42,9 @@ Dims live_slice(const Driver& driver) {
   return dims;
 }
 
-Dims one_live_group(const Driver& driver) {
+Dims live_groups(const Driver& driver, std::int64_t groups) {
   Dims dims = driver.live;
-  dims[driver.contract->dim_symbols.front()] = 1;
+  dims[driver.contract->dim_symbols.front()] = groups;
   return dims;
 }
 

@@ -16,8 +16,8 @@ Case base_case(const Driver& driver, const std::string& property, DType dtype, c
 // price of a small case.
 Dims live_slice(const Driver& driver);
 
-// The training run's length and widths, one group: where a kernel takes the path that it was written for.
-Dims one_live_group(const Driver& driver);
+// The training run's length and widths, where a kernel takes the path that it was written for, with few groups.
+Dims live_groups(const Driver& driver, std::int64_t groups);
 
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);

@@ -24,7 +24,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       if (backward) c.cotangents = output_names(driver);
       cases.push_back(c);
       if (!settings.live) continue;
-      c.dims = one_live_group(driver);
+      c.dims = live_groups(driver, 1);
       cases.push_back(c);
     }
     ++turn;  // a shape that had a backward in one dtype has none in the other

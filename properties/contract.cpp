@@ -70,8 +70,13 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       c.cotangents = output_names(driver);
       cases.push_back(c);
       if (!settings.live) continue;
-      c.dims = one_live_group(driver);
-      for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = Layout::transposed;
+      c.dims = live_groups(driver, 2);
+      // Neighbours differ: a path that asks one tensor for its strides may read the next by them.
+      bool first = turn % 2 == 0;
+      for (const std::string& tensor : laid_out(driver, c)) {
+        c.layouts[tensor] = first ? Layout::transposed : Layout::column_major;
+        first = !first;
+      }
       cases.push_back(c);
     }
   }

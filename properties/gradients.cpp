@@ -11,13 +11,6 @@ constexpr const char* self = "gradients";
 // Inputs that are leaves of the graph, and inputs that are results themselves, as in every model.
 const std::vector<std::string> variants{"leaves", "computed"};
 
-// The training run's length and widths; all of its groups are for the call that it makes.
-Dims two_live_groups(const Driver& driver) {
-  Dims dims = driver.live;
-  dims[driver.contract->dim_symbols.front()] = 2;
-  return dims;
-}
-
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   const std::vector<Dims> shapes = driver.shapes(settings.block);
@@ -62,11 +55,12 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
     if (!settings.live) continue;
     for (const Dims& dims : driver.corners) add(dims, outputs, next_fill());
-    Case& strided = add(two_live_groups(driver), outputs, driver.smooth_fills.front());
+    // float64's base has no vector instructions: it has a few of the groups.
+    Case& strided = add(live_groups(driver, dtype == DType::float32 ? 16 : 2), outputs, driver.smooth_fills.front());
     for (const TensorSpec& spec : driver.contract->inputs) strided.layouts[spec.name] = Layout::transposed;
     // As the training run calls it: inputs that are results, the first output's cotangent alone, a state that wants no
     // gradient.
-    Case& training = add(dtype == DType::float32 ? driver.live : two_live_groups(driver), {outputs.front()},
+    Case& training = add(dtype == DType::float32 ? driver.live : live_groups(driver, 2), {outputs.front()},
                          driver.smooth_fills.front());
     training.frozen = optional_inputs(driver);
     training.variant = "computed";

@@ -59,11 +59,12 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     // Without gradients too, where a buffer for a sequence or for a token is tempting; and as the training run has
     // them.
     if (settings.live) {
-      Case several = base_case(driver, self, dtype, one_live_group(driver), driver.smooth_fills.front());
+      Case several = base_case(driver, self, dtype, live_groups(driver, 1), driver.smooth_fills.front());
       several.variant = "layers";
       cases.push_back(several);
       cases.push_back(several);
       cases.back().cotangents = output_names(driver);
+      for (const TensorSpec& spec : driver.contract->inputs) cases.back().layouts[spec.name] = Layout::column_major;
       if (!driver.sequence_symbol.empty()) several.dims[driver.sequence_symbol] = 1;
       cases.push_back(several);
     }

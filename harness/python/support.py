@@ -142,6 +142,8 @@ def load(path, name, arguments):
 def describe(error):
     """What went wrong, then the last places that it came through, innermost first, in one line."""
     text = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        text += " (a candidate's packages are those of the checkout's .venv)"
     lines = [f"{type(error).__name__}: {text}" if text else type(error).__name__]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
     for frame in reversed(frames[-3:]):

@@ -184,6 +184,12 @@ class Packages(Folder):
 class Battery(Folder):
     """Protects the measure of the harness itself: what was killed, by what, and that what is right was accepted."""
 
+    def test_live(self):
+        """The training run's size class meets every kind of case, not the ordinary one alone."""
+        done = run("battery", ROOT / "tests" / "outside" / "live", "--dtype", "float32")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("7 of 7 mutants killed, 1 of 1 controls accepted", done.stdout)
+
     def test_small(self):
         done = run("battery", BATTERY, "--dtype", "float32", "--preset", "smoke", "--json", self.folder / "b.json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

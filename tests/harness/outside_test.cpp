@@ -111,6 +111,13 @@ INSTANTIATE_TEST_SUITE_P(
         Deed{"patches_tensor", "contract", failed, "torch.Tensor.clone was replaced"},
         Deed{"modifies_input", "contract", failed, "changed q["},
         Deed{"seeds", "contract", failed, "the global random generator was used or seeded"},
+        Deed{"seeds_python", "contract", failed, "Python's random generator was used or seeded"},
+        Deed{"seeds_numpy", "contract", failed, "numpy's random generator was used or seeded"},
+        Deed{"patches_optimizer", "contract", failed, "torch.optim.SGD.step was replaced"},
+        Deed{"patches_math", "contract", failed, "math.exp was replaced"},
+        Deed{"looks_for_anomalies", "contract", failed, "the search for anomalies in autograd was switched"},
+        Deed{"moves_away", "contract", failed, "the working directory was changed"},
+        Deed{"sets_a_gradient", "contract", failed, "q was given a gradient before any backward"},
         Deed{"sets_threads", "contract", failed, "the number of threads was changed"},
         Deed{"other_signature", "contract", failed, "wanted the arguments q, k, v, S0, z0 by name"},
         Deed{"not_a_function", "contract", failed, "wanted a function, got int"}),
@@ -121,6 +128,14 @@ TEST(Outside, ARightFunctionPasses) {
   for (const char* property : {"contract", "repeat", "memory", "exact"}) {
     const Result result = judged(hostile("right"), property);
     EXPECT_EQ(result.verdict, Verdict::undecided);
+    EXPECT_EQ(result.properties.front().verdict, "PASSED") << result.reasons.front();
+  }
+}
+
+// Protects: a right function whose backward a harness cannot ask for the gradients of given inputs.
+TEST(Outside, AReentrantCheckpointPasses) {
+  for (const char* property : {"contract", "gradients"}) {
+    const Result result = judged(hostile("right_by_reentrant_checkpoint"), property);
     EXPECT_EQ(result.properties.front().verdict, "PASSED") << result.reasons.front();
   }
 }

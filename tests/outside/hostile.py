@@ -1,12 +1,16 @@
 """Candidates that misbehave, each a function of linear_attention's signature. tests/harness/outside_test.cpp says of each
 what the verdict must name. What a right answer takes is computed by `right`."""
+import math
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 
+import numpy
 import torch
+import torch.utils.checkpoint
 
 
 def right(q, k, v, S0=None, z0=None):
@@ -233,3 +237,44 @@ def other_signature(x, y):
 
 
 not_a_function = 3
+
+
+def seeds_python(q, k, v, S0=None, z0=None):
+    random.seed(0)
+    return right(q, k, v, S0, z0)
+
+
+def seeds_numpy(q, k, v, S0=None, z0=None):
+    numpy.random.seed(0)
+    return right(q, k, v, S0, z0)
+
+
+def patches_optimizer(q, k, v, S0=None, z0=None):
+    torch.optim.SGD.step = lambda self, closure=None: None
+    return right(q, k, v, S0, z0)
+
+
+def patches_math(q, k, v, S0=None, z0=None):
+    math.exp = math.sin
+    return right(q, k, v, S0, z0)
+
+
+def looks_for_anomalies(q, k, v, S0=None, z0=None):
+    torch.autograd.set_detect_anomaly(True)
+    return right(q, k, v, S0, z0)
+
+
+def moves_away(q, k, v, S0=None, z0=None):
+    os.chdir("/")
+    return right(q, k, v, S0, z0)
+
+
+def sets_a_gradient(q, k, v, S0=None, z0=None):
+    if q.requires_grad and q.is_leaf:
+        q.grad = torch.zeros_like(q)
+    return right(q, k, v, S0, z0)
+
+
+def right_by_reentrant_checkpoint(q, k, v, S0=None, z0=None):
+    """Right: its scores are computed again in the backward, by a checkpoint that only backward() can run through."""
+    return torch.utils.checkpoint.checkpoint(right, q, k, v, S0, z0, use_reentrant=True)
