@@ -57,11 +57,15 @@ class NotThere(Exception):
         self.known = known
 
 
+def _is_of_torch(function):
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(_TORCH)
+
+
 def _wraps(wrapper, original):
     """Is it torch's own wrapper of what was there? torch._dynamo, imported by whoever needs it first, leaves some."""
     while wrapper is not original:
-        code = getattr(wrapper, "__code__", None)
-        if code is None or not code.co_filename.startswith(_TORCH):
+        if not _is_of_torch(wrapper):
             return False
         wrapper = getattr(wrapper, "__wrapped__", None)
     return True
@@ -72,8 +76,10 @@ def changes():
     found = []
     for where, before in _own.items():
         now = vars(_WATCHED[where])
+        # torch's compilers give the methods of modules and optimizers another code of theirs.
+        mended = where.startswith(("torch.nn.", "torch.optim."))
         found += [f"{where}.{name} was replaced" for name, value in before.items()
-                  if now.get(name) is not value and not _wraps(now.get(name), value)]
+                  if now.get(name) is not value and not _wraps(now.get(name), value) and not (mended and _is_of_torch(now.get(name)))]
     hidden = vars(torch.Tensor).keys() - _own["torch.Tensor"].keys()
     found += [f"torch.Tensor.{name} was replaced" for name in sorted(hidden) if hasattr(torch._C.TensorBase, name) and callable(getattr(torch.Tensor, name))]
     return found[:3]
