@@ -57,8 +57,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         cases.push_back(c);
       }
     // Without gradients too, where a buffer for a sequence or for a token is tempting; and as the training run has
-    // them.
-    if (settings.live) {
+    // them. A buffer is no matter of dtype, so one is enough.
+    if (settings.live && dtype == settings.dtypes.front()) {
       Case several = base_case(driver, self, dtype, live_groups(driver, 1), driver.smooth_fills.front());
       several.variant = "layers";
       cases.push_back(several);

@@ -17,7 +17,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     for (const std::string& fill : driver.smooth_fills)
       cases.push_back(base_case(driver, self, dtype, live_slice(driver), fill));
     for (const std::string& fill : driver.smooth_fills)
-      if (settings.live) cases.push_back(base_case(driver, self, dtype, live_groups(driver, 1), fill));
+      if (settings.live && dtype == settings.dtypes.front())
+        cases.push_back(base_case(driver, self, dtype, live_groups(driver, 1), fill));
     for (const std::string& fill : driver.smooth_fills)
       for (int k = 0; k < 2; ++k) cases.push_back(base_case(driver, self, dtype, shapes[turn++ % shapes.size()], fill));
     for (const Dims& dims : shapes)
