@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import linecache
 import math
+import operator
 import os
 import pathlib
 import random
@@ -28,6 +29,9 @@ for _base, _package in ((torch.nn.Module, torch.nn), (torch.optim.Optimizer, tor
     _WATCHED |= {f"{_package.__name__}.{name}": kind for name, kind in vars(_package).items() if isinstance(kind, type) and issubclass(kind, _base)}
 _TORCH = str(pathlib.Path(torch.__file__).parent)
 _own = {where: {name: value for name, value in vars(owner).items() if callable(value)} for where, owner in _WATCHED.items()}
+# The same as the check after each call wants it.
+_quickly = [(vars(owner), tuple(_own[where]), tuple(_own[where].values())) for where, owner in _WATCHED.items()]
+_names_of_tensor = len(vars(torch.Tensor))
 
 
 def _numpy_state():
@@ -73,6 +77,8 @@ def _wraps(wrapper, original):
 
 def changes():
     """A sentence for each function that is not what it was, three at most."""
+    if len(vars(torch.Tensor)) == _names_of_tensor and not any(any(map(operator.is_not, map(now.get, names), values)) for now, names, values in _quickly):
+        return []
     found = []
     for where, before in _own.items():
         now = vars(_WATCHED[where])

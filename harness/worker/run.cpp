@@ -16,10 +16,12 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <typeinfo>
 #include <unordered_set>
 #include <utility>
 
 #include "harness/worker/allocator.h"
+#include "harness/worker/outside.h"
 #include "harness/worker/serve.h"
 
 namespace fractus::worker {
@@ -42,7 +44,8 @@ std::vector<std::optional<Placement>> placements(const protocol::Json& list) {
   return all;
 }
 
-// torch.utils.checkpoint with use_reentrant=True refuses to be asked for the gradients of given inputs.
+// torch.utils.checkpoint with use_reentrant=True refuses to be asked for the gradients of given inputs. It is a node of
+// Python's; the name of any other is spelled out for each call of name(), which costs more than the node.
 bool holds_reentrant_checkpoint(const std::vector<at::Tensor>& outputs) {
   std::vector<torch::autograd::Node*> waiting;
   std::unordered_set<torch::autograd::Node*> seen;
@@ -53,7 +56,8 @@ bool holds_reentrant_checkpoint(const std::vector<at::Tensor>& outputs) {
   while (!waiting.empty()) {
     torch::autograd::Node* const node = waiting.back();
     waiting.pop_back();
-    if (node->name() == "CheckpointFunctionBackward") return true;
+    if (std::string_view(typeid(*node).name()).ends_with("PyNodeE") && node->name() == "CheckpointFunctionBackward")
+      return true;
     for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
   }
   return false;
@@ -81,7 +85,7 @@ void find_gradients(std::span<const Problem> problems, std::span<Outcome> outcom
     }
   }
   if (outputs.empty() || leaves.empty()) return;
-  if (holds_reentrant_checkpoint(outputs)) {
+  if (language() != nullptr && holds_reentrant_checkpoint(outputs)) {
     torch::autograd::backward(outputs, cotangents, keep_graph);
     for (std::size_t i = 0; i < places.size(); ++i) *places[i] = std::exchange(leaves[i].mutable_grad(), at::Tensor());
     return;

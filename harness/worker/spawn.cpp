@@ -145,6 +145,8 @@ std::optional<int> told(const protocol::Descriptor& report) {
 }
 
 Json spawn(const Message& request) {
+  // With the first form, and not at the start, since many commands run none; what is forked from a fork has it too.
+  [[maybe_unused]] static const bool warm = (warm_up(), true);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
@@ -248,7 +250,6 @@ std::size_t thread_count() {
 void run_server(bool for_candidate) {
   close_range(socket_fd + 1, ~0U, 0);  // whatever the parent left open
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  if (!for_candidate) warm_up();  // what forks from here is warm already
   while (true) {
     const protocol::Received received = protocol::receive(socket_fd);
     if (received.delivery != protocol::Delivery::message) break;

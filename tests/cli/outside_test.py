@@ -110,8 +110,7 @@ class Programs(Folder):
 
     def test_verdicts(self):
         source = f"""
-import sys, torch
-sys.path.insert(0, {str(HOSTILE.parent)!r})
+import torch
 class Attention(torch.nn.Module):
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, S0: torch.Tensor | None = None, z0: torch.Tensor | None = None):
         G, D = q.size(0), q.size(2)
