@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contracts/array.h"
+#include "contracts/contract.h"
 
 namespace fractus {
 
@@ -47,11 +48,19 @@ std::optional<std::size_t> shared_with(const std::vector<std::optional<Array>>& 
 using Layouts = std::map<std::string, Layout>;
 Layout layout_of(const Layouts& layouts, const std::string& tensor);
 
+// An input that is rows of another one, as the embedding of tokens is of the matrix that also makes the logits: it is
+// looked up in the call, and its gradient joins the other's.
+struct Tied {
+  std::size_t input = 0, from = 0;
+  std::vector<std::int64_t> rows;  // of `from`, one for each row of `input`
+};
+
 struct Call {
   std::string kernel;
   std::string form;
   std::map<std::string, std::int64_t> settings;  // over the form's defaults
   std::vector<std::optional<Array>> inputs;      // in the contract's order
+  Scalars scalars;
   Layouts layouts;
   // Backward runs where at least one cotangent is present; an absent one means that nothing flows into that output.
   std::vector<std::optional<Array>> cotangents;  // in the order of the outputs
@@ -66,6 +75,7 @@ struct Call {
   // In a chain of calls, pairs (input, output): that input is this output of the call before, graph and all, and is
   // absent from `inputs`.
   std::vector<std::pair<std::size_t, std::size_t>> continues;
+  std::optional<Tied> tied;
 };
 
 // A fact about the call that no number shows. `kind` is a stable word: shape, dtype, device, count, alias,
@@ -93,10 +103,13 @@ struct Answer {
   double forward_seconds = 0;
   std::int64_t peak_extra_bytes =
       0;  // most bytes held by torch's allocator in the forward, inputs and outputs not counted
+  std::int64_t peak_with_backward_bytes =
+      0;  // the same over forward and backward, inputs, outputs and gradients not counted
   std::int64_t peak_resident_bytes = 0;    // of the process so far
   std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held; likewise
   std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone
   std::int64_t heap_bytes = 0;             // of the process's heap, before the call; 0 unless memory is watched
+  std::int64_t add_depth = 0;              // what the form declares of this call (Declarations::add_depth); 0: nothing
 };
 
 // What a form says of its memory. The function that says it is the form's own code: it may fail like any call.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "contracts/cross_entropy.h"
 #include "contracts/linear_attention.h"
+#include "contracts/sample_tokens.h"
 
 namespace fractus {
 namespace {
@@ -26,7 +28,8 @@ const TensorSpec& input(const Contract& contract, std::string_view name) { retur
 const TensorSpec& output(const Contract& contract, std::string_view name) { return find(contract.outputs, name); }
 
 const std::vector<const Contract*>& contracts() {
-  static const std::vector<const Contract*> all{&linear_attention::contract()};
+  static const std::vector<const Contract*> all{&linear_attention::contract(), &cross_entropy::contract(),
+                                                &sample_tokens::contract()};
   return all;
 }
 
@@ -56,4 +59,43 @@ const Contract& contract() {
 }
 
 }  // namespace linear_attention
+
+namespace cross_entropy {
+
+const Contract& contract() {
+  static const Contract c{
+      .kernel = "cross_entropy",
+      .version = 1,
+      .inputs = {{"h", {"N", "d"}},
+                 {"W", {"V", "d"}},
+                 {.name = "targets", .dims = {"N"}, .differentiable = false, .dtype = DType::int64}},
+      .scalars = {{.name = "ce_chunk"}},
+      .outputs = {{"loss", {}}},
+      .dim_symbols = {"N", "d", "V", "ce_chunk"},
+      .admitted = {"chunked_ce", "chunked_ce_online"},
+      .waivers = {"unchecked-input", "single-backward", "memory-growth"},
+  };
+  return c;
+}
+
+}  // namespace cross_entropy
+
+namespace sample_tokens {
+
+const Contract& contract() {
+  static const Contract c{
+      .kernel = "sample_tokens",
+      .version = 1,
+      .inputs = {{.name = "h", .dims = {"N", "d"}, .differentiable = false},
+                 {.name = "W", .dims = {"V", "d"}, .differentiable = false}},
+      .scalars = {{.name = "ce_chunk"}, {.name = "temperature", .whole = false}, {.name = "seed"}},
+      .outputs = {{.name = "tokens", .dims = {"N"}, .differentiable = false, .dtype = DType::int64}},
+      .dim_symbols = {"N", "d", "V", "ce_chunk"},
+      .admitted = {"chunked_sampler"},
+      .waivers = {"unchecked-input", "memory-growth"},
+  };
+  return c;
+}
+
+}  // namespace sample_tokens
 }  // namespace fractus

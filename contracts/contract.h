@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +11,8 @@
 
 namespace fractus {
 
-// Extents by symbol, for instance {"G": 80, "T": 128, "D": 64}.
+// The whole numbers of a call: extents by symbol, for instance {"G": 80, "T": 128, "D": 64}, and those scalars that are
+// whole, by name.
 using Dims = std::map<std::string, std::int64_t>;
 
 struct TensorSpec {
@@ -18,16 +20,27 @@ struct TensorSpec {
   std::vector<std::string> dims;  // symbols, outermost first
   bool optional = false;          // may be absent; the contract says what absent means
   bool differentiable = true;
+  std::optional<DType> dtype;  // of whole numbers: int64; else the dtype of the call
 };
+
+// An argument that is no tensor, such as the size of a chunk or a temperature.
+struct ScalarSpec {
+  std::string name;
+  bool whole = true;
+};
+
+// The values of a call's scalars by name. Doubles hold whole ones up to 2^53.
+using Scalars = std::map<std::string, double>;
 
 struct Contract {
   std::string kernel;
   int version = 1;
-  std::vector<TensorSpec> inputs;   // in the order of the call
-  std::vector<TensorSpec> outputs;  // in the order of the result; all differentiable
-  std::vector<std::string> dim_symbols;
-  std::vector<std::string> admitted;  // candidates that have been proven, and measure others beside the references
-  std::vector<std::string> waivers;   // the clauses that --waive may name
+  std::vector<TensorSpec> inputs;        // in the order of the call
+  std::vector<ScalarSpec> scalars;       // behind the inputs
+  std::vector<TensorSpec> outputs;       // in the order of the result
+  std::vector<std::string> dim_symbols;  // of the extents, then the whole scalars
+  std::vector<std::string> admitted;     // candidates that have been proven, and measure others beside the references
+  std::vector<std::string> waivers;      // the clauses that --waive may name
 };
 
 Shape shape_of(const TensorSpec& spec, const Dims& dims);

@@ -94,7 +94,11 @@ void check_inputs(const Contract& contract, const Tensors& inputs) {
     if (tensor.dim() != static_cast<std::int64_t>(spec.dims.size()))
       throw std::invalid_argument(fmt::format("{}: {}: wanted {} dimensions {}, got {}", contract.kernel, spec.name,
                                               spec.dims.size(), wanted_text(spec), text_of(tensor)));
-    if (first == nullptr) {
+    if (spec.dtype) {
+      if (tensor.scalar_type() != at::kLong)
+        throw std::invalid_argument(
+            fmt::format("{}: {}: wanted int64, got {}", contract.kernel, spec.name, text_of(tensor)));
+    } else if (first == nullptr) {
       first = &tensor;
       if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)
         throw std::invalid_argument(
@@ -112,6 +116,16 @@ void check_inputs(const Contract& contract, const Tensors& inputs) {
                                                 spec.dims[d], known->second, set_by[spec.dims[d]], text_of(tensor)));
     }
   }
+}
+
+Dims dims_of(const Contract& contract, const Tensors& inputs, const Scalars& scalars) {
+  Dims dims;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t d = 0; inputs[i].defined() && d < contract.inputs[i].dims.size(); ++d)
+      dims[contract.inputs[i].dims[d]] = inputs[i].size(static_cast<std::int64_t>(d));
+  for (const ScalarSpec& scalar : contract.scalars)
+    if (scalar.whole) dims[scalar.name] = static_cast<std::int64_t>(scalars.at(scalar.name));
+  return dims;
 }
 
 }  // namespace fractus

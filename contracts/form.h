@@ -29,6 +29,9 @@ struct Declarations {
   // Extra elements that a forward without gradients holds at its peak beside inputs and outputs, as a function of the
   // extents and settings; empty where the form declares nothing.
   std::function<std::int64_t(const Dims&, const Settings&)> extra_elements;
+  // The most additions that any term of the kernel's longest sum goes through (cross_entropy: the sum over the
+  // vocabulary): the bound is tightened to it. Empty: any order, as many as there are terms.
+  std::function<std::int64_t(const Dims&, const Settings&)> add_depth;
 };
 
 struct Form {
@@ -38,7 +41,7 @@ struct Form {
   std::string summary;  // one line; for a wrong form what is wrong and where it shows
   Settings settings;    // parameters and their defaults; every value from 1 on is valid
   Declarations declares;
-  std::function<Tensors(const Tensors& inputs, const Settings& settings)> run;
+  std::function<Tensors(const Tensors& inputs, const Scalars& scalars, const Settings& settings)> run;
   // Of a wrong form: the property that is expected to catch it, and its variant where one alone can ("repeat layers").
   // Those cases are tried first. A hint, which saves time.
   std::string shown_by;
@@ -66,5 +69,8 @@ const std::vector<std::string>& refused_registrations();
 // Throws std::invalid_argument that names the tensor, what was wanted and what was got, where the inputs break the
 // contract: a wrong number of tensors, a required one missing, an extent, dtype or device that does not fit.
 void check_inputs(const Contract& contract, const Tensors& inputs);
+
+// The extents of a call, and its whole scalars.
+Dims dims_of(const Contract& contract, const Tensors& inputs, const Scalars& scalars);
 
 }  // namespace fractus

@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* format_name = "fractus-verify fixture 1";
-constexpr double most_elements = 1e7;         // of one tensor; the training run's largest has 655,360
+constexpr double most_elements = 1e8;         // of one tensor; the training run's largest, W, has 64 million
 constexpr std::size_t most_values = 200'000;  // 4 MB of text; a larger case is made again from its seed
 
 json to_json(const std::vector<std::optional<Array>>& arrays) {
@@ -55,7 +55,7 @@ std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* n
     }
     Array array;
     try {
-      array = {field<std::string>(list[i], "name"), c.dtype, field<Shape>(list[i], "shape"),
+      array = {field<std::string>(list[i], "name"), specs[i].dtype.value_or(c.dtype), field<Shape>(list[i], "shape"),
                field<std::vector<double>>(list[i], "values")};
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(fmt::format("field '{}', tensor {}: {}", name, specs[i].name, error.what()));
@@ -69,7 +69,7 @@ std::vector<std::optional<Array>> arrays_from(const json& fixture, const char* n
                                               specs[i].name, element_count(wanted), to_string(wanted),
                                               array.values.size()));
     for (std::size_t v = 0; v < array.values.size(); ++v)
-      require_value(array.values[v], list[i].at("values")[v], c.dtype,
+      require_value(array.values[v], list[i].at("values")[v], array.dtype,
                     fmt::format("{}, tensor {}", name, specs[i].name), to_string(index_of(v, array.shape)));
     arrays.push_back(std::move(array));
   }
@@ -100,6 +100,16 @@ void require_presence(const char* field, const std::vector<std::optional<Array>>
     if (arrays[i].has_value() != (contains(names, specs[i].name) == present_where_named))
       throw std::invalid_argument(fmt::format("field '{}': {} is {}, and '{}' in 'case' says the opposite", field,
                                               specs[i].name, arrays[i] ? "given" : "null", named));
+}
+
+void require_scalars(const Scalars& scalars, const Contract& contract) {
+  for (const ScalarSpec& spec : contract.scalars) {
+    const auto found = scalars.find(spec.name);
+    if (found == scalars.end()) throw std::invalid_argument(fmt::format("field 'scalars': {} is missing", spec.name));
+    if (!std::isfinite(found->second) || (spec.whole && found->second != std::floor(found->second)))
+      throw std::invalid_argument(fmt::format("field 'scalars': wanted a {}number for {}, got {}",
+                                              spec.whole ? "whole " : "", spec.name, found->second));
+  }
 }
 
 void require_positive(const std::map<std::string, std::int64_t>& settings) {
@@ -167,6 +177,7 @@ std::filesystem::path write_fixture(const std::filesystem::path& folder, const F
   if (fixture.problem &&
       value_count(fixture.problem->inputs) + value_count(fixture.problem->cotangents) <= most_values) {
     j["inputs"] = to_json(fixture.problem->inputs);
+    j["scalars"] = fixture.problem->scalars;
     j["cotangents"] = to_json(fixture.problem->cotangents);
   }
   std::error_code error;
@@ -216,6 +227,8 @@ Fixture read_fixture(const std::filesystem::path& file) {
     if (j.contains("inputs")) {
       Problem problem;
       problem.inputs = arrays_from(j, "inputs", contract->inputs, fixture.c);
+      if (!contract->scalars.empty()) problem.scalars = field<Scalars>(j, "scalars");
+      require_scalars(problem.scalars, *contract);
       problem.cotangents = arrays_from(j, "cotangents", contract->outputs, fixture.c);
       for (std::size_t i = 0; i < problem.inputs.size(); ++i)
         if (!problem.inputs[i] && !contract->inputs[i].optional)

@@ -47,9 +47,9 @@ class Recorded {
   std::vector<Array> arrays_;
 };
 
-// The extents, read off the recorded inputs.
-Dims dims_of(const Contract& contract, const Recorded& recorded) {
-  Dims dims;
+// The extents, read off the recorded inputs; `open` are the scalars that the record says nothing of.
+Dims dims_of(const Contract& contract, const Recorded& recorded, const Dims& open) {
+  Dims dims = open;
   for (const TensorSpec& spec : contract.inputs) {
     if (!recorded.has(spec.name)) continue;
     const Shape shape = recorded.get(spec.name, spec.name, nullptr).shape;
@@ -65,12 +65,12 @@ Dims dims_of(const Contract& contract, const Recorded& recorded) {
   return dims;
 }
 
-Case case_of(const Driver& driver, const Recorded& recorded, DType dtype) {
+Case case_of(const Driver& driver, const Recorded& recorded, DType dtype, const Dims& open) {
   Case c;
   c.kernel = driver.contract->kernel;
   c.property = "golden";
   c.dtype = dtype;
-  c.dims = dims_of(*driver.contract, recorded);
+  c.dims = dims_of(*driver.contract, recorded, open);
   c.fill = "recorded";
   for (const TensorSpec& output : driver.contract->outputs) c.cotangents.push_back(output.name);
   return c;
@@ -80,11 +80,16 @@ Problem problem_of(const Driver& driver, const Recorded& recorded, const Case& c
   Problem problem;
   for (const TensorSpec& spec : driver.contract->inputs) {
     const Shape shape = shape_of(spec, c.dims);
-    problem.inputs.push_back(recorded.as(spec.name, spec.name, c.dtype, &shape));
+    problem.inputs.push_back(recorded.as(spec.name, spec.name, spec.dtype.value_or(c.dtype), &shape));
   }
+  for (const ScalarSpec& spec : driver.contract->scalars)
+    problem.scalars[spec.name] = static_cast<double>(c.dims.at(spec.name));
   for (const TensorSpec& spec : driver.contract->outputs) {
     const Shape shape = shape_of(spec, c.dims);
-    problem.cotangents.push_back(recorded.as("g" + spec.name, spec.name, c.dtype, &shape));
+    if (shape.empty() && !recorded.has("g" + spec.name))  // a loss starts the backward by itself
+      problem.cotangents.emplace_back(Array{spec.name, c.dtype, {}, {1.0}});
+    else
+      problem.cotangents.push_back(recorded.as("g" + spec.name, spec.name, c.dtype, &shape));
   }
   return problem;
 }
@@ -98,6 +103,10 @@ Answer recorded_answer(const Driver& driver, const Recorded& recorded, const Cas
   }
   for (const TensorSpec& spec : driver.contract->inputs) {
     const Shape shape = shape_of(spec, c.dims);
+    if (!spec.differentiable) {
+      answer.gradients.emplace_back();
+      continue;
+    }
     answer.gradients.emplace_back(recorded.as("d" + spec.name + suffix, "d" + spec.name, c.dtype, &shape));
   }
   return answer;
@@ -113,20 +122,24 @@ GoldenLine line_of(const std::string& file, const std::string& what, const Outco
 void check_file(const Workshop& workshop, const Driver& driver, const std::filesystem::path& folder,
                 const std::string& file, GoldenResult& result) {
   const Recorded recorded(workshop, folder / file);
-  for (DType dtype : {DType::float32, DType::float64}) {
-    const Case c = case_of(driver, recorded, dtype);
-    Expectation expectation(driver, c, problem_of(driver, recorded, c), 2);
-    result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)),
-                                   compare(expectation, recorded_answer(driver, recorded, c))));
-    for (const FormInfo& form : workshop.forms()) {
-      if (form.kernel != driver.contract->kernel || form.role == "wrong") continue;
-      Attached attached(workshop, form, {});
-      const Subject subject = attached.subject();
-      // Form and record each lie within the tolerance of the truth, so they agree within twice that.
-      result.lines.push_back(line_of(file, fmt::format("{} {}", form.name, name(dtype)),
-                                     call_and_compare(expectation, subject, call_of(expectation, subject))));
+  for (DType dtype : {DType::float32, DType::float64})
+    for (const Dims& open : driver.recorded_with) {
+      const Case c = case_of(driver, recorded, dtype, open);
+      Expectation expectation(driver, c, problem_of(driver, recorded, c), 2);
+      if (&open == &driver.recorded_with.front())
+        result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)),
+                                       compare(expectation, recorded_answer(driver, recorded, c))));
+      for (const FormInfo& form : workshop.forms()) {
+        if (form.kernel != driver.contract->kernel || form.role == "wrong") continue;
+        Attached attached(workshop, form, {});
+        const Subject subject = attached.subject();
+        // Form and record each lie within the tolerance of the truth, so they agree within twice that.
+        std::string what = fmt::format("{} {}", form.name, name(dtype));
+        for (const auto& [scalar, value] : open) what += fmt::format(" {} {}", scalar, value);
+        result.lines.push_back(
+            line_of(file, what, call_and_compare(expectation, subject, call_of(expectation, subject))));
+      }
     }
-  }
 }
 
 }  // namespace

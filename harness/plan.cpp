@@ -12,13 +12,11 @@
 namespace fractus {
 namespace {
 
-// The block whose borders the shapes surround: the form's own, or production's where it has none. Sequences of three
-// blocks beyond this length would take minutes each, so a form with a larger block is judged as one that none fills.
-constexpr std::int64_t longest_block = 256;
-
-std::int64_t block_of(const std::map<std::string, std::int64_t>& settings) {
+// The block whose borders the shapes surround: the form's own, or production's where it has none. A form with a block
+// that the shapes cannot fill is judged as one that none fills.
+std::int64_t block_of(const Driver& driver, const std::map<std::string, std::int64_t>& settings) {
   const auto found = settings.find("block");
-  return found == settings.end() ? 64 : std::min(found->second, longest_block);
+  return found == settings.end() ? 64 : std::min(found->second, driver.longest_block);
 }
 
 // The dtypes by turns, each in its own order: what one alone shows is seen as early as what the other does.
@@ -82,7 +80,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   plan.preset = request.preset;
   plan.generation = {.seed = request.seed,
                      .dtypes = request.dtypes,
-                     .block = block_of(plan.settings),
+                     .block = block_of(*request.driver, plan.settings),
                      .live = request.preset == "live",
                      .draws = request.preset == "live" ? 40 : 12,
                      .forward_only = request.forward_only};

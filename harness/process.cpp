@@ -38,6 +38,9 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"kernel", call.kernel},
           {"form", call.form},
           {"settings", call.settings},
+          {"scalars", call.scalars},
+          {"tied", call.tied ? Json{{"input", call.tied->input}, {"from", call.tied->from}, {"rows", call.tied->rows}}
+                             : Json()},
           {"threads", call.threads},
           {"backward_twice", call.backward_twice},
           {"record_graph", call.record_graph},
@@ -90,6 +93,8 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
   body.at("seconds").get_to(answer.seconds);
   body.at("forward_seconds").get_to(answer.forward_seconds);
   body.at("peak_extra_bytes").get_to(answer.peak_extra_bytes);
+  body.at("peak_with_backward_bytes").get_to(answer.peak_with_backward_bytes);
+  body.at("add_depth").get_to(answer.add_depth);
   body.at("peak_resident_bytes").get_to(answer.peak_resident_bytes);
   body.at("resident_growth_bytes").get_to(answer.resident_growth_bytes);
   body.at("kept_bytes").get_to(answer.kept_bytes);

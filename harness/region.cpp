@@ -27,7 +27,7 @@ Dims extents(const Contract& contract, const Call& call) {
       throw std::invalid_argument(fmt::format("{}: {} is missing", contract.kernel, spec.name));
     }
     const Shape& shape = call.inputs[i]->shape;
-    bool fits = shape.size() == spec.dims.size();
+    bool fits = shape.size() == spec.dims.size() && (call.inputs[i]->dtype == DType::int64) == spec.dtype.has_value();
     for (std::size_t d = 0; fits && d < shape.size(); ++d)
       fits = dims.emplace(spec.dims[d], shape[d]).first->second == shape[d];
     if (!fits || static_cast<std::int64_t>(call.inputs[i]->values.size()) != element_count(shape))
@@ -35,6 +35,9 @@ Dims extents(const Contract& contract, const Call& call) {
                                               fmt::join(spec.dims, ", "), to_string(shape),
                                               call.inputs[i]->values.size()));
   }
+  for (const ScalarSpec& scalar : contract.scalars)
+    if (!call.scalars.contains(scalar.name))
+      throw std::invalid_argument(fmt::format("{}: {} is missing", contract.kernel, scalar.name));
   return dims;
 }
 
@@ -240,7 +243,7 @@ RegionPlan plan_region(const Contract& contract, const Call& call) {
   plan.given_bytes = end;
 
   for (const TensorSpec& spec : contract.outputs)
-    plan.outputs.push_back(protocol::place(spec.name, dtype, shape_of(spec, dims), end));
+    plan.outputs.push_back(protocol::place(spec.name, spec.dtype.value_or(dtype), shape_of(spec, dims), end));
   plan.gradients.resize(contract.inputs.size());
   // In a chain of calls the backward of a later one may bring gradients to one without cotangents of its own.
   const bool may_arrive = backward || call.record_graph;

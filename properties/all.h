@@ -6,6 +6,7 @@
 namespace fractus {
 
 Property contract_property();
+Property domain_property();
 Property exact_property();
 Property rounding_property();
 Property gradients_property();

@@ -61,7 +61,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         ++turn;
       }
     for (const std::vector<std::int64_t>& pieces : {std::vector<std::int64_t>{2, 3}, {1, 1, 3}, {0, 4, 1}}) {
-      Case c = base_case(driver, self, dtype, live_slice(driver), driver.smooth_fills[turn++ % 3]);
+      Case c = base_case(driver, self, dtype, driver.live_slice, driver.smooth_fills[turn++ % 3]);
       c.pieces = pieces;
       c.cotangents = output_names(driver);
       c.variant = "detached";

@@ -35,21 +35,8 @@ Case base_case(const Driver& driver, const std::string& property, DType dtype, c
   return c;
 }
 
-Dims live_slice(const Driver& driver) {
-  Dims dims = driver.live;
-  dims[driver.contract->dim_symbols.front()] = 2;
-  if (!driver.sequence_symbol.empty()) dims[driver.sequence_symbol] = 5;
-  return dims;
-}
-
-Dims live_groups(const Driver& driver, std::int64_t groups) {
-  Dims dims = driver.live;
-  dims[driver.contract->dim_symbols.front()] = groups;
-  return dims;
-}
-
 std::vector<std::string> output_names(const Driver& driver) {
-  return names_where(driver.contract->outputs, [](const TensorSpec&) { return true; });
+  return names_where(driver.contract->outputs, [](const TensorSpec& spec) { return spec.differentiable; });
 }
 
 std::vector<std::string> optional_inputs(const Driver& driver) {
@@ -57,11 +44,11 @@ std::vector<std::string> optional_inputs(const Driver& driver) {
 }
 
 std::string size_class(const Driver& driver, const Case& c) {
-  if (driver.sequence_symbol.empty()) return "";
-  const auto length = static_cast<std::uint64_t>(c.dims.at(driver.sequence_symbol));
+  if (driver.size_symbol.empty()) return "";
+  const auto length = static_cast<std::uint64_t>(c.dims.at(driver.size_symbol));
   const std::uint64_t low = std::bit_floor(length);
-  return low <= 1 ? fmt::format("{} {}", driver.sequence_symbol, length)
-                  : fmt::format("{} {}-{}", driver.sequence_symbol, low, 2 * low - 1);
+  return low <= 1 ? fmt::format("{} {}", driver.size_symbol, length)
+                  : fmt::format("{} {}-{}", driver.size_symbol, low, 2 * low - 1);
 }
 
 rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, const std::string& property,
@@ -73,8 +60,10 @@ rc::Gen<Case> random_case(const Driver& driver, const PlanSettings& settings, co
   };
   // Mostly everything present: a subset of two optional inputs is "both" three times out of five.
   const auto absent = rc::gen::weightedOneOf<int>({{2, rc::gen::just(0)}, {3, any_subset(optional, 0)}});
-  const auto cotangents =
-      rc::gen::weightedOneOf<int>({{1, rc::gen::just((1 << outputs.size()) - 1)}, {1, any_subset(outputs, 1)}});
+  const auto all_cotangents = rc::gen::just((1 << outputs.size()) - 1);
+  const auto cotangents = outputs.size() < 2
+                              ? all_cotangents
+                              : rc::gen::weightedOneOf<int>({{1, all_cotangents}, {1, any_subset(outputs, 1)}});
   const auto frozen = rc::gen::weightedOneOf<int>({{4, rc::gen::just(0)}, {1, any_subset(inputs, 0)}});
   return rc::gen::map(rc::gen::tuple(rc::gen::elementOf(settings.dtypes), driver.random_shape(settings.block),
                                      rc::gen::elementOf(fills), absent, cotangents, frozen,

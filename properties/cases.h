@@ -12,18 +12,12 @@ namespace fractus {
 Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims,
                const std::string& fill);
 
-// A few groups and steps of the training run's shape: its widths, for which a form may have a path of its own, at the
-// price of a small case.
-Dims live_slice(const Driver& driver);
-
-// The training run's length and widths, where a kernel takes the path that it was written for, with few groups.
-Dims live_groups(const Driver& driver, std::int64_t groups);
-
+// Those that a cotangent may flow into.
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);
 
-// "T 64-127": cases whose sequences are within a factor of two, and whose bounds are therefore comparably tight. Empty
-// for a kernel without a sequence.
+// "T 64-127": cases within a factor of two of each other in the extent that the bounds grow with, and whose bounds are
+// therefore comparably tight. Empty for a kernel that has none.
 std::string size_class(const Driver& driver, const Case& c);
 
 enum class Backward { never, always };

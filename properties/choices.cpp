@@ -20,11 +20,11 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       cases.push_back(c);
     }
     for (bool backward : {false, true}) {
-      Case c = base_case(driver, self, dtype, live_slice(driver), driver.choice_fill);
+      Case c = base_case(driver, self, dtype, driver.live_slice, driver.choice_fill);
       if (backward) c.cotangents = output_names(driver);
       cases.push_back(c);
       if (!settings.live) continue;
-      c.dims = live_groups(driver, 1);
+      c.dims = driver.live_groups(1);
       cases.push_back(c);
     }
     ++turn;  // a shape that had a backward in one dtype has none in the other

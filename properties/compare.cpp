@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 namespace fractus {
 namespace {
 
-bool is_empty_call(const Case& c) {
-  for (const auto& [symbol, extent] : c.dims)
-    if (extent == 0) return true;
-  return false;
+// Outputs may be detached where a tensor is empty (KERNELS.md).
+bool is_empty_call(const Problem& problem) {
+  return std::any_of(problem.inputs.begin(), problem.inputs.end(),
+                     [](const auto& input) { return input && input->values.empty(); });
 }
+
+// No right sampler draws what is less probable than this in the lifetime of a run.
+constexpr double least_chance = 0x1p-100;
 
 // -0 and 0 are the same number to every contract; NaN is no number to any.
 bool same_bits(double a, double b) {
@@ -73,6 +77,14 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
     outcome.finding->text += ", whichever way the choices in doubt go";
 }
 
+Outcome outputs_against(const oracle::Expected& expected, const Answer& answer) {
+  Outcome outcome;
+  outcome.choices_in_doubt = static_cast<std::int64_t>(expected.choices_in_doubt);
+  for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+    compare_tensor(expected, expected.outputs[i], expected.outputs[i], answer.outputs[i].values, outcome);
+  return outcome;
+}
+
 // One tensor of an answer: the name for the report, the values; absent where the answer has none.
 struct Part {
   std::string name;
@@ -85,6 +97,27 @@ std::vector<Part> parts_of(const Answer& answer) {
   for (const auto& gradient : answer.gradients)
     if (gradient) parts.push_back({gradient->name, &*gradient});
   return parts;
+}
+
+// A draw is right on its own terms as long as it can come from the law at all.
+Outcome compare_draw(Expectation& expectation, const Answer& answer) {
+  Outcome outcome;
+  const std::vector<double>& tokens = answer.outputs.front().values;
+  const std::vector<double>& probability = expectation.law().probability;
+  const std::size_t V = tokens.empty() ? 0 : probability.size() / tokens.size();
+  for (std::size_t n = 0; n < tokens.size(); ++n) {
+    ++outcome.elements;
+    const double token = tokens[n];
+    const bool there = token >= 0 && token < static_cast<double>(V);
+    const double chance = there ? probability[n * V + static_cast<std::size_t>(token)] : 0;
+    if (chance >= least_chance || outcome.finding) continue;
+    Finding finding{.kind = "value", .tensor = answer.outputs.front().name, .index = {static_cast<std::int64_t>(n)}};
+    finding.got = token;
+    finding.text = there ? fmt::format("row {} drew the token {}, whose probability is {:.3g}", n, token, chance)
+                         : fmt::format("row {} drew {}; wanted a token in [0, {})", n, token, V);
+    outcome.finding = std::move(finding);
+  }
+  return outcome;
 }
 
 }  // namespace
@@ -108,6 +141,7 @@ Call call_of(const Expectation& expectation, const Subject& subject) {
   for (const auto& [parameter, value] : c.settings)
     if (subject.settings.contains(parameter)) call.settings[parameter] = value;
   call.inputs = expectation.problem().inputs;
+  call.scalars = expectation.problem().scalars;
   call.cotangents = expectation.problem().cotangents;
   call.layouts = c.layouts;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -139,23 +173,27 @@ std::optional<Finding> trouble(const Answer& answer) {
   return finding;
 }
 
-Outcome compare(Expectation& expectation, const Answer& answer) {
-  const auto expected = expectation.expected(answer.outputs);
-  Outcome outcome;
-  outcome.choices_in_doubt = static_cast<std::int64_t>(expected->choices_in_doubt);
-  for (std::size_t i = 0; i < expected->outputs.size(); ++i)
-    compare_tensor(*expected, expected->outputs[i], expected->outputs[i], answer.outputs[i].values, outcome);
+Outcome compare_outputs(Expectation& expectation, const Answer& answer) {
+  if (!expectation.driver().expected) return compare_draw(expectation, answer);
+  return outputs_against(*expectation.expected(answer), answer);
+}
 
+Outcome compare(Expectation& expectation, const Answer& answer) {
+  if (!expectation.driver().expected) return compare_draw(expectation, answer);
+  const auto expected = expectation.expected(answer);
+  // Choices that the outputs have settled stay open for the gradients.
+  const auto open = expected->choices_in_doubt == 0 ? expected : expectation.either(answer.add_depth);
+  Outcome outcome = outputs_against(*expected, answer);
   const Case& c = expectation.of();
   for (std::size_t i = 0; i < expected->gradients.size(); ++i) {
     const auto& gradient = expected->gradients[i];
     const TensorSpec& spec = expectation.driver().contract->inputs[i];
     const bool clean = !outcome.finding;
     if (!gradient || !expectation.problem().inputs[i] || contains(c.frozen, spec.name)) continue;
-    const oracle::ExpectedTensor& either = *expectation.either().gradients[i];
+    const oracle::ExpectedTensor& either = *open->gradients[i];
     if (i < answer.gradients.size() && answer.gradients[i])
       compare_tensor(*expected, *gradient, either, answer.gradients[i]->values, outcome);
-    else if (!is_empty_call(c))
+    else if (!is_empty_call(expectation.problem()))
       compare_tensor(*expected, *gradient, either, std::vector<double>(gradient->value.size(), 0.0), outcome);
     if (clean && outcome.finding && outcome.finding->kind == "not-finite" && expected->shared_edge)
       outcome.finding->waiver = "shared-edges";
@@ -164,7 +202,7 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
 }
 
 void demand_exact(Expectation& expectation, const Answer& answer, Outcome& outcome) {
-  const auto expected = expectation.expected(answer.outputs);
+  const auto expected = expectation.expected(answer);
   const Exactness& exactness = expectation.exactness();
   const auto demand = [&](const std::vector<double>& exact, const oracle::ExpectedTensor& tensor, const Array& array) {
     for (std::size_t i = 0; i < exact.size(); ++i) {

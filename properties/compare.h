@@ -18,6 +18,9 @@ std::optional<Finding> trouble(const Answer& answer);
 // may be detached and a missing gradient is accepted.
 Outcome compare(Expectation& expectation, const Answer& answer);
 
+// The outputs alone.
+Outcome compare_outputs(Expectation& expectation, const Answer& answer);
+
 // Bit equality with the definition where the exactness certificate demands it.
 void demand_exact(Expectation& expectation, const Answer& answer, Outcome& outcome);
 

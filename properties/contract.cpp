@@ -22,19 +22,18 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   const std::vector<Dims> shapes = driver.shapes(settings.block);
   for (DType dtype : settings.dtypes) {
     std::size_t turn = 0;
-    // The shortest call of all, where a shortcut tempts: one step of the sequence, without what is optional.
-    if (!driver.sequence_symbol.empty())
+    // The shortest call of all, where a shortcut tempts: one step, without what is optional.
+    if (!driver.growing_symbol.empty())
       for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
         for (bool backward : {true, false}) {
-          Case c = base_case(driver, self, dtype, shapes.back(), driver.smooth_fills[1]);
-          c.dims[driver.sequence_symbol] = 1;
+          Case c = base_case(driver, self, dtype, shapes.back(), driver.smooth_fills.at(1));
+          c.dims[driver.growing_symbol] = 1;
           c.absent = absent;
           if (backward) c.cotangents = output_names(driver);
           cases.push_back(c);
         }
     // Nothing to do is a call like any other: each extent that a sequence or a batch has, at 0.
-    for (const std::string& symbol : driver.contract->dim_symbols) {
-      if (symbol != driver.sequence_symbol && symbol != driver.contract->dim_symbols.front()) continue;
+    for (const std::string& symbol : driver.may_be_empty) {
       std::vector<std::vector<std::string>> absences{{}, optional_inputs(driver)};
       for (const std::string& only : optional_inputs(driver)) absences.push_back({only});
       for (const auto& absent : absences)
@@ -60,7 +59,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
           c.absent = absent;
           cases.push_back(c);
           if (backward && absent.empty()) {
-            c.dims = live_slice(driver);
+            c.dims = driver.live_slice;
             cases.push_back(c);
           }
         }
@@ -70,7 +69,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       c.cotangents = output_names(driver);
       cases.push_back(c);
       if (!settings.live) continue;
-      c.dims = live_groups(driver, 2);
+      c.dims = driver.live_groups(2);
       // Neighbours differ: a path that asks one tensor for its strides may read the next by them.
       bool first = turn % 2 == 0;
       for (const std::string& tensor : laid_out(driver, c)) {

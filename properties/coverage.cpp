@@ -24,7 +24,8 @@ std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& se
   if (of_inputs.size() > 1) classes.emplace_back("a layout for each tensor");
   if (c.cotangents.empty()) classes.emplace_back("forward only");
   if (c.cotangents.size() == 1) classes.push_back("cotangent of " + c.cotangents.front() + " alone");
-  if (c.cotangents.size() == driver.contract->outputs.size()) classes.emplace_back("all cotangents");
+  if (!c.cotangents.empty() && c.cotangents.size() == output_names(driver).size())
+    classes.emplace_back("all cotangents");
   for (const std::string& input : c.absent) classes.push_back("without " + input);
   if (c.pieces.size() > 1) classes.emplace_back("split sequence");
   if (outcome.choices_in_doubt > 0) classes.emplace_back("choice in doubt");
@@ -39,11 +40,14 @@ std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& se
                                                 : "ragged tail";
     classes.push_back(symbol + " " + length);
   }
-  const std::string& groups = driver.contract->dim_symbols.front();
-  classes.push_back(fmt::format("{} {}", groups,
-                                c.dims.at(groups) == 0   ? "= 0"
-                                : c.dims.at(groups) == 1 ? "= 1"
-                                                         : "> 1"));
+  if (const std::string& groups = driver.batch_symbol; !groups.empty())
+    classes.push_back(fmt::format("{} {}", groups,
+                                  c.dims.at(groups) == 0   ? "= 0"
+                                  : c.dims.at(groups) == 1 ? "= 1"
+                                                           : "> 1"));
+  if (c.property == "domain") classes.push_back("refusal of " + c.variant);
+  if (driver.classes)
+    for (std::string& name : driver.classes(c, settings.block)) classes.push_back(std::move(name));
   return classes;
 }
 
@@ -59,19 +63,19 @@ std::vector<std::string> Coverage::missing() const {
 Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
   Coverage coverage;
   const auto require = [&](const std::string& name) { coverage.cases[name] = 0; };
+  const bool backward = !settings.forward_only && !output_names(driver).empty();
   for (DType dtype : settings.dtypes) require(fmt::format("dtype {}", name(dtype)));
   for (Layout layout : all_layouts) {
     require(fmt::format("layout {}", name(layout)));
-    if (layout != Layout::contiguous && !settings.forward_only)
-      require(fmt::format("cotangent layout {}", name(layout)));
+    if (layout != Layout::contiguous && backward) require(fmt::format("cotangent layout {}", name(layout)));
   }
   require("a layout for each tensor");
   for (const std::string& fill : driver.fills) require("fill " + fill);
-  if (!settings.forward_only)
+  if (backward)
     for (const std::string& output : output_names(driver)) require("cotangent of " + output + " alone");
   for (const std::string& input : optional_inputs(driver)) require("without " + input);
   require("forward only");
-  if (!settings.forward_only) require("all cotangents");
+  if (backward) require("all cotangents");
   if (!driver.carry.empty()) require("split sequence");
   if (!driver.choice_fill.empty()) require("choice in doubt");
   const bool live = settings.live && settings.dtypes.front() == DType::float32;  // float64 runs a part of its groups
@@ -81,7 +85,11 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
     if (settings.block > 1) require(driver.sequence_symbol + " ragged tail");
     if (settings.block > 2) require(driver.sequence_symbol + " short of a block");
   }
-  for (const char* groups : {"= 0", "= 1", "> 1"}) require(driver.contract->dim_symbols.front() + " " + groups);
+  if (!driver.batch_symbol.empty())
+    for (const char* groups : {"= 0", "= 1", "> 1"}) require(driver.batch_symbol + " " + groups);
+  for (const Violation& violation : driver.violations) require("refusal of " + violation.name);
+  if (driver.required_classes)
+    for (const std::string& name : driver.required_classes(settings.block)) require(name);
   return coverage;
 }
 

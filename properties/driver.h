@@ -12,13 +12,15 @@
 #include "contracts/call.h"
 #include "contracts/contract.h"
 #include "oracle/expected.h"
+#include "oracle/law.h"
 #include "properties/case.h"
 
 namespace fractus {
 
 // The values of one call.
 struct Problem {
-  std::vector<std::optional<Array>> inputs;      // in the contract's order
+  std::vector<std::optional<Array>> inputs;  // in the contract's order
+  Scalars scalars;
   std::vector<std::optional<Array>> cotangents;  // by output
   // The chance that such a draw does not tell a wrong polynomial from the right one, where the fill knows it.
   std::optional<double> escape;
@@ -30,6 +32,30 @@ struct Exactness {
   double fullness = 0;  // largest intermediate over what the significand holds
 };
 
+// What the definition has to know of the form that is judged by it.
+struct Judged {
+  const std::vector<Array>* outputs = nullptr;  // they settle choices that the certified interval cannot
+  std::int64_t add_depth = 0;                   // as declared (Answer::add_depth)
+  int threads = 1;
+};
+
+// One way to leave a contract's domain. A form has to refuse it by an exception, or may do what stands here beside.
+struct Violation {
+  std::string name;
+  std::string text;  // what is wrong with the input: "a target of V"
+  std::function<Problem(Problem, std::uint64_t seed)> spoiled;
+  std::function<Problem(Problem)> same_as;  // of the spoiled one: a right answer is that of this problem; may be empty
+  bool may_be_nan = false;                  // a result that is NaN throughout hides nothing
+};
+
+// Memory beside inputs and outputs that may not grow with one extent, however large: from the first shape to the second
+// by no more than `allowance` elements.
+struct Flat {
+  Dims small, large;
+  std::function<std::int64_t(const Dims& small, const Dims& large)> allowance;
+  std::string text;  // of the bound: "one chunk's logits"
+};
+
 struct Driver {
   const Contract* contract = nullptr;
 
@@ -39,23 +65,45 @@ struct Driver {
   std::string exact_fill, exact_backward_fill;  // lattices: outputs only, and gradients too
   std::vector<std::string> wide_fills;          // lattices in which one tensor fills the significand
   std::string choice_fill;                      // aims at the kernel's discrete choices; empty where it has none
+  std::string batch_symbol;                     // the extent whose entries know nothing of each other; may be empty
   std::string sequence_symbol;                  // the extent that a carry splits, "T"; empty where nothing is carried
+  std::string growing_symbol;                   // the extent that changes from call to call in a training run
+  std::string size_symbol;                      // the extent that the bounds grow with; empty: none
+  std::vector<std::string> may_be_empty;        // extents that may be 0
   std::vector<std::pair<std::string, std::string>> carry;  // output -> input that continues it: S -> S0, z -> z0
   std::vector<std::string> along_sequence;                 // tensors that are split along it: q, k, v, y
-  Dims live;                                               // the training run's shape
+  std::pair<std::string, std::string> tied;                // an input that may be rows of another one; or none
+
+  Dims live;        // the training run's shape
+  Dims live_slice;  // a little of it: its widths, for which a form may have a path of its own, as a small case
+  // Its length and widths, where a kernel takes the path that it was written for, with `groups` groups.
+  std::function<Dims(std::int64_t groups)> live_groups;
+  Dims live_float64;  // what is judged of it in float64, whose base has no vector instructions
+  Dims for_threads;   // so much of it that a parallel loop over elements is split: at 32768 (at::internal::GRAIN_SIZE)
 
   std::vector<Dims> corners;        // several unusual extents at once; each is tried once, with all gradients
   std::vector<Dims> memory_shapes;  // cells of the memory property, ordinary shapes but for the extent that grows
+  std::vector<Flat> flat;           // what the contract itself says of memory
+  std::vector<Violation> violations;
+  // The largest block of a form whose borders the shapes can surround; longer ones would take minutes.
+  std::int64_t longest_block = 256;
+  std::vector<Dims> recorded_with{{}};  // scalars that a golden record leaves open
 
   // The extents that a plan must hold: ragged tails of the given block, 1, primes, large.
   std::function<std::vector<Dims>(std::int64_t block)> shapes;
+  std::function<std::vector<Dims>(std::int64_t block)> exact_backward_shapes;  // that exact_backward_fill is made for
   std::function<rc::Gen<Dims>(std::int64_t block)> random_shape;
+  // The classes of a case that are the kernel's own, and all that a run must hold. May be empty.
+  std::function<std::vector<std::string>(const Case&, std::int64_t block)> classes;
+  std::function<std::vector<std::string>(std::int64_t block)> required_classes;
 
   // Throws std::invalid_argument for an unknown fill or extents that do not fit.
   std::function<Problem(const Case&)> fill;
-  // `answered` are the judged form's outputs; they settle choices that the certified interval cannot.
-  std::function<oracle::Expected(const Problem&, DType, const std::vector<Array>* answered, int threads)> expected;
+  // Empty for a kernel whose result is a draw.
+  std::function<oracle::Expected(const Problem&, DType, const Judged&)> expected;
   std::function<Exactness(const Problem&, DType)> exactness;
+  // Of a draw: the law of each row, and by how much a right kernel's own roundings may move it.
+  std::function<oracle::Law(const Problem&, DType)> law;
 };
 
 const std::vector<const Driver*>& drivers();

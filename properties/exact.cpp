@@ -23,14 +23,12 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       for (int k = 0; k < 4; ++k) {
         Case c = base_case(driver, self, dtype, shapes[(3 * turn++) % shapes.size()], fill);
         c.cotangents = output_names(driver);
-        if (k == 3) c.dims = live_slice(driver);
+        if (k == 3) c.dims = driver.live_slice;
         cases.push_back(c);
       }
     for (const Dims& dims : driver.shapes(settings.block))
       cases.push_back(base_case(driver, self, dtype, dims, driver.exact_fill));
-    for (Dims dims : driver.shapes(settings.block)) {
-      // The adjoint multiplies five entries; float32 holds that exactly for short sequences of narrow heads only.
-      if (element_count({dims["T"], dims["D"]}) > 100) continue;
+    for (const Dims& dims : driver.exact_backward_shapes(settings.block)) {
       Case c = base_case(driver, self, dtype, dims, driver.exact_backward_fill);
       c.cotangents = output_names(driver);
       cases.push_back(c);

@@ -1,15 +1,20 @@
 // Property 4, gradients: every differentiable input, non-uniform cotangents on every output, singly and together, and
 // with some inputs frozen; the training run's own shape in one piece.
+#include <algorithm>
+
 #include "properties/all.h"
 #include "properties/cases.h"
 #include "properties/compare.h"
+#include "properties/random.h"
 
 namespace fractus {
 namespace {
 
 constexpr const char* self = "gradients";
-// Inputs that are leaves of the graph, and inputs that are results themselves, as in every model.
+// Inputs that are leaves of the graph, and inputs that are results themselves, as in every model; or one of them is
+// rows of another one, whose gradient then accumulates.
 const std::vector<std::string> variants{"leaves", "computed"};
+const std::string tied = "tied";
 
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
@@ -27,7 +32,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     const auto next_fill = [&] { return driver.smooth_fills[turn++ % driver.smooth_fills.size()]; };
     // Every set of cotangents, and of frozen inputs one, all but one and those that are optional, at the run's own
     // widths.
-    const Dims slice = live_slice(driver);
+    const Dims slice = driver.live_slice;
     for (int mask = 1; mask < 1 << outputs.size(); ++mask) {
       std::vector<std::string> some;
       for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -53,14 +58,16 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     for (const std::string& fill : driver.smooth_fills) add(shapes[turn++ % shapes.size()], outputs, fill);
     for (const TensorSpec& spec : driver.contract->inputs)
       if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
+    if (!driver.tied.first.empty())
+      for (int k = 0; k < 6; ++k) add(shapes[turn % shapes.size()], outputs, next_fill()).variant = tied;
     if (!settings.live) continue;
     for (const Dims& dims : driver.corners) add(dims, outputs, next_fill());
     // float64's base has no vector instructions: it has a few of the groups.
-    Case& strided = add(live_groups(driver, dtype == DType::float32 ? 16 : 2), outputs, driver.smooth_fills.front());
+    Case& strided = add(driver.live_groups(dtype == DType::float32 ? 16 : 2), outputs, driver.smooth_fills.front());
     for (const TensorSpec& spec : driver.contract->inputs) strided.layouts[spec.name] = Layout::transposed;
     // As the training run calls it: inputs that are results, the first output's cotangent alone, a state that wants no
     // gradient.
-    Case& training = add(dtype == DType::float32 ? driver.live : live_groups(driver, 2), {outputs.front()},
+    Case& training = add(dtype == DType::float32 ? driver.live : driver.live_float64, {outputs.front()},
                          driver.smooth_fills.front());
     training.frozen = optional_inputs(driver);
     training.variant = "computed";
@@ -74,8 +81,37 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
   return with_variant(random_case(driver, settings, self, driver.smooth_fills, Backward::always), variants);
 }
 
+std::size_t input_index(const Driver& driver, const std::string& name) {
+  const auto& inputs = driver.contract->inputs;
+  return static_cast<std::size_t>(
+      std::find_if(inputs.begin(), inputs.end(), [&](const TensorSpec& spec) { return spec.name == name; }) -
+      inputs.begin());
+}
+
+Outcome check_tied(Expectation& expectation, const Subject& subject) {
+  const Driver& driver = expectation.driver();
+  const Case& c = expectation.of();
+  if (driver.tied.first.empty()) throw std::invalid_argument("variant: the kernel has no inputs to tie");
+  Tied pair{.input = input_index(driver, driver.tied.first), .from = input_index(driver, driver.tied.second)};
+  Problem problem = expectation.problem();
+  Array &rows = *problem.inputs[pair.input], &whole = *problem.inputs[pair.from];
+  Random random(c.seed);
+  for (std::int64_t r = 0; r < rows.shape.front(); ++r) pair.rows.push_back(random.integer(0, whole.shape.front() - 1));
+  const std::size_t width = static_cast<std::size_t>(whole.shape.back());
+  for (std::size_t r = 0; r < pair.rows.size(); ++r)
+    std::copy_n(whole.values.begin() + pair.rows[r] * whole.shape.back(), width,
+                rows.values.begin() + static_cast<std::ptrdiff_t>(r * width));
+  Expectation its(driver, c, problem, expectation.threads());
+  its.tie(pair);
+  Call call = call_of(its, subject);
+  call.gradients[pair.input] = false;
+  call.tied = pair;
+  return call_and_compare(its, subject, call);
+}
+
 Outcome check(Expectation& expectation, const Subject& subject) {
   const std::string& variant = expectation.of().variant;
+  if (variant == tied) return check_tied(expectation, subject);
   if (!contains(variants, variant)) throw std::invalid_argument("variant: '" + variant + "' is unknown to gradients");
   Call call = call_of(expectation, subject);
   call.computed_inputs = variant == "computed";
@@ -87,7 +123,7 @@ Outcome check(Expectation& expectation, const Subject& subject) {
 Property gradients_property() {
   return {.name = self,
           .proves = "every gradient within its certified bound, cotangents on each output singly and together",
-          .applies = [](const Driver&) { return true; },
+          .applies = [](const Driver& driver) { return !output_names(driver).empty(); },
           .plan = plan,
           .random = random,
           .check = check,

@@ -3,6 +3,8 @@
 // from anywhere else shows in the process's resident size, with the allowance that a process needs for itself.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "properties/all.h"
 #include "properties/cases.h"
 #include "properties/compare.h"
@@ -23,7 +25,16 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   for (const Dims& dims : driver.memory_shapes)
     cases.push_back(base_case(driver, self, settings.dtypes.front(), dims, driver.smooth_fills.front()));
   for (Case& c : cases) c.variant = "peak";
+  for (const Flat& flat : driver.flat)
+    for (bool backward : {false, true}) {
+      if (backward && output_names(driver).empty()) continue;
+      Case c = base_case(driver, self, settings.dtypes.front(), flat.large, driver.smooth_fills.front());
+      c.variant = "flat";
+      if (backward) c.cotangents = output_names(driver);
+      cases.push_back(c);
+    }
   for (bool backward : {false, true}) {
+    if (backward && output_names(driver).empty()) continue;
     Case c =
         base_case(driver, self, settings.dtypes.front(), driver.memory_shapes.front(), driver.smooth_fills.front());
     c.variant = "kept";
@@ -41,6 +52,12 @@ Finding too_much(std::string text, std::int64_t got, std::int64_t allowed) {
   finding.expected = static_cast<double>(allowed);
   finding.got = static_cast<double>(got);
   return finding;
+}
+
+std::string text_of(const Dims& dims) {
+  std::string text;
+  for (const auto& [symbol, extent] : dims) text += fmt::format("{}{} {}", text.empty() ? "" : " ", symbol, extent);
+  return text;
 }
 
 // The second call of a process of its own: the first has brought in what every call needs.
@@ -113,9 +130,53 @@ Outcome check_kept(Expectation& expectation, const Subject& subject) {
   return outcome;
 }
 
+// What the contract bounds whatever the form declares: from one size to a much larger one, each in a process of its own
+// and in its second call there.
+Outcome check_flat(Expectation& expectation, const Subject& subject) {
+  const Case& c = expectation.of();
+  const auto& all = expectation.driver().flat;
+  const auto flat = std::find_if(all.begin(), all.end(), [&](const Flat& f) { return f.large == c.dims; });
+  if (flat == all.end()) throw std::invalid_argument("dims: memory is bounded at the planned sizes alone");
+  const bool backward = !c.cotangents.empty();
+  const auto measured = [&](const Dims& dims, std::int64_t& tensors, std::int64_t& resident) -> std::optional<Finding> {
+    Case sized = c;
+    sized.dims = dims;
+    Expectation its(expectation.driver(), sized, expectation.threads());
+    Call call = call_of(its, subject);
+    call.watch_memory = true;
+    const std::vector<Answer> answers = subject.call_fresh({call, call});
+    for (const Answer& answer : answers)
+      if (auto finding = trouble(answer)) return finding;
+    tensors = backward ? answers.back().peak_with_backward_bytes : answers.back().peak_extra_bytes;
+    resident = answers.front().resident_growth_bytes;
+    return std::nullopt;
+  };
+  std::int64_t small = 0, large = 0, small_resident = 0, large_resident = 0;
+  if (auto finding = measured(flat->small, small, small_resident)) return {.finding = std::move(finding)};
+  if (auto finding = measured(flat->large, large, large_resident)) return {.finding = std::move(finding)};
+  const std::int64_t allowed =
+      flat->allowance(flat->small, flat->large) * static_cast<std::int64_t>(item_size(c.dtype));
+  Outcome outcome;
+  outcome.note = fmt::format("{} holds {} bytes beside inputs, outputs and gradients at {}, {} at {}",
+                             backward ? "forward and backward" : "the forward", small, text_of(flat->small), large,
+                             text_of(flat->large));
+  if (large - small > allowed)
+    outcome.finding =
+        too_much(fmt::format("{}; {} allows {} bytes more", outcome.note, flat->text, allowed), large - small, allowed);
+  else if (const std::int64_t more = large_resident - small_resident; more > allowed + resident_allowance)
+    outcome.finding = too_much(
+        fmt::format("the forward raises the process's resident size by {} bytes more at {} than at {}, most of it "
+                    "outside of tensors; {} and {} for the process itself explain {}",
+                    more, text_of(flat->large), text_of(flat->small), flat->text, resident_allowance,
+                    allowed + resident_allowance),
+        more, allowed + resident_allowance);
+  return outcome;
+}
+
 Outcome check(Expectation& expectation, const Subject& subject) {
   const std::string& variant = expectation.of().variant;
   if (variant == "peak") return check_peak(expectation, subject);
+  if (variant == "flat") return check_flat(expectation, subject);
   if (variant == "kept") return check_kept(expectation, subject);
   throw std::invalid_argument("variant: '" + variant + "' is unknown to memory");
 }

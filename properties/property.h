@@ -71,20 +71,30 @@ class Expectation {
   const Case& of() const { return case_; }
   const Problem& problem() const { return problem_; }
   int threads() const { return threads_; }
-  // The definition's answer. Where a choice is in doubt it is evaluated again for this subject's own outputs.
-  std::shared_ptr<const oracle::Expected> expected(const std::vector<Array>& answered);
+  // From now on an input is rows of another, whose gradient takes its own in. Before any evaluation.
+  void tie(Tied tied);
+
+  // The definition's answer, of the tolerance that the answer's form declares. Where a choice is in doubt it is
+  // evaluated again for the answer's own outputs.
+  std::shared_ptr<const oracle::Expected> expected(const Answer& answer);
   // The same where every choice in doubt may go either way.
-  const oracle::Expected& either();
+  std::shared_ptr<const oracle::Expected> either(std::int64_t add_depth = 0);
   const Exactness& exactness();
+  const oracle::Law& law();
 
  private:
+  std::shared_ptr<const oracle::Expected> evaluated(const Judged& judged) const;
+
   const Driver& driver_;
   Case case_;
   int threads_;
   Problem problem_;
-  std::once_flag either_once_, exactness_once_;
-  std::shared_ptr<const oracle::Expected> either_;
+  std::optional<Tied> tied_;
+  std::mutex either_mutex_;
+  std::once_flag exactness_once_, law_once_;
+  std::map<std::int64_t, std::shared_ptr<const oracle::Expected>> either_;  // by declared depth of addition
   std::optional<Exactness> exactness_;
+  std::optional<oracle::Law> law_;
 };
 
 struct PlanSettings {

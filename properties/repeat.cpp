@@ -21,6 +21,12 @@ constexpr const char* self = "repeat";
 const std::vector<std::string> variants{"rerun", "after-others", "threads",      "neighbours",
                                         "graph", "layers",       "microbatches", "no-grad"};
 
+std::vector<std::string> variants_of(const Driver& driver) {
+  std::vector<std::string> those = variants;
+  if (driver.batch_symbol.empty()) std::erase(those, "neighbours");
+  return those;
+}
+
 bool forward_only(const std::string& variant) { return variant == "graph" || variant == "no-grad"; }
 
 // Two of everything: small, and no extent that a form might treat apart.
@@ -30,21 +36,12 @@ Dims shortest(const Driver& driver) {
   return dims;
 }
 
-// So many groups of the training run's shape that a parallel loop over elements is split: at 32768
-// (at::internal::GRAIN_SIZE).
-std::int64_t groups_for_threads(const Driver& driver) {
-  std::int64_t each = 1;
-  for (const auto& [symbol, extent] : driver.live)
-    if (symbol != driver.contract->dim_symbols.front()) each *= extent;
-  return 32768 / each + 1;
-}
-
 std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   const std::vector<Dims> shapes = driver.shapes(settings.block);
   for (DType dtype : settings.dtypes) {
     std::size_t turn = 0;
-    for (const std::string& variant : variants)
+    for (const std::string& variant : variants_of(driver))
       for (int k = 0; k < 4; ++k) {
         Case c = base_case(driver, self, dtype, shapes[(5 * turn) % shapes.size()], driver.smooth_fills[turn % 2]);
         ++turn;
@@ -53,32 +50,32 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if ((k % 2 == 0 || together) && !forward_only(variant)) c.cotangents = output_names(driver);
         if (together && k == 0) c.dims = shortest(driver);  // as many calls as a model has layers
         if (together && k == 1) c.cotangents.clear();
-        if (k == 3) c.dims = live_slice(driver);
+        if (k == 3) c.dims = driver.live_slice;
         cases.push_back(c);
       }
     // Without gradients too, where a buffer for a sequence or for a token is tempting; and as the training run has
     // them. A buffer is no matter of dtype, so one is enough.
     if (settings.live && dtype == settings.dtypes.front()) {
-      Case several = base_case(driver, self, dtype, live_groups(driver, 1), driver.smooth_fills.front());
+      Case several = base_case(driver, self, dtype, driver.live_groups(1), driver.smooth_fills.front());
       several.variant = "layers";
       cases.push_back(several);
       cases.push_back(several);
       cases.back().cotangents = output_names(driver);
       for (const TensorSpec& spec : driver.contract->inputs) cases.back().layouts[spec.name] = Layout::column_major;
-      if (!driver.sequence_symbol.empty()) several.dims[driver.sequence_symbol] = 1;
+      several.dims[driver.growing_symbol] = 1;
       cases.push_back(several);
     }
-    Case wide = base_case(driver, self, dtype, driver.live, driver.smooth_fills.front());
+    Case wide = base_case(driver, self, dtype, driver.for_threads, driver.smooth_fills.front());
     wide.variant = "threads";
     wide.cotangents = output_names(driver);
-    wide.dims[driver.contract->dim_symbols.front()] = groups_for_threads(driver);
     cases.push_back(wide);
   }
   return cases;
 }
 
 rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
-  const auto any = with_variant(random_case(driver, settings, self, driver.smooth_fills, Backward::always), variants);
+  const auto any =
+      with_variant(random_case(driver, settings, self, driver.smooth_fills, Backward::always), variants_of(driver));
   return rc::gen::map(any, [](Case c) {
     if (forward_only(c.variant)) c.cotangents.clear(), c.frozen.clear();
     return c;
@@ -89,8 +86,7 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
 Outcome judged_other(Expectation& expectation, const Subject& subject, std::int64_t longer) {
   Case other = expectation.of();
   other.seed += 1;
-  const std::string& symbol = expectation.driver().sequence_symbol;
-  if (!symbol.empty()) other.dims[symbol] += longer;
+  other.dims[expectation.driver().growing_symbol] += longer;
   Expectation its(expectation.driver(), other, expectation.threads());
   return call_and_compare(its, subject, call_of(its, subject));
 }
@@ -102,14 +98,13 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
   const Case& c = expectation.of();
   std::int64_t elements = 1;
   for (const auto& [symbol, extent] : c.dims) elements *= extent;
-  const std::string& symbol = expectation.driver().sequence_symbol;
   std::deque<Expectation> all;
   std::vector<Call> calls;
-  const bool as_many = elements <= 16 || (last_first && c.dims == live_slice(expectation.driver()));
+  const bool as_many = elements <= 16 || (last_first && c.dims == expectation.driver().live_slice);
   for (std::size_t k = 0; k < (as_many ? layers : few); ++k) {
     Case other = c;
     other.seed += k;
-    if (k == 2 && !symbol.empty()) other.dims[symbol] += 1;
+    if (k == 2) other.dims[expectation.driver().growing_symbol] += 1;
     all.emplace_back(expectation.driver(), other, expectation.threads());
     calls.push_back(call_of(all.back(), subject));
   }
@@ -129,8 +124,7 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
 // One group of the batch alone: within its bound, and to the bit as in the batch where that is declared.
 Outcome judged_alone(Expectation& expectation, const Subject& subject, const Answer& batch, std::int64_t g) {
   Case c = expectation.of();
-  const std::string& symbol = expectation.driver().contract->dim_symbols.front();
-  c.dims[symbol] = 1;
+  c.dims[expectation.driver().batch_symbol] = 1;
   const auto alone = [&](auto list) {
     for (auto& array : list)
       if (array) array = slice(*array, 0, g, 1);
@@ -187,7 +181,9 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     again(recorded, false,
           variant == "graph" ? "without a graph and with one" : "inputs that track gradients and grad mode off");
   } else if (variant == "neighbours") {
-    const std::int64_t groups = expectation.of().dims.at(expectation.driver().contract->dim_symbols.front());
+    if (expectation.driver().batch_symbol.empty())
+      throw std::invalid_argument("variant: the kernel has no batch, so there are no neighbours in it");
+    const std::int64_t groups = expectation.of().dims.at(expectation.driver().batch_symbol);
     for (std::int64_t g : {std::int64_t{0}, groups - 1})
       if (g >= 0) merge(outcome, judged_alone(expectation, subject, first, g));
   } else {

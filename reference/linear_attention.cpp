@@ -43,7 +43,7 @@ Tensor quotient(const Tensor& numerator, const Tensor& denominator) {
 
 // Sums over the key dimension by hand instead of bmm: the definition shall not rest on the matrix products that the
 // candidates are made of.
-Tensors looped(const Tensors& inputs, const Settings&) {
+Tensors looped(const Tensors& inputs, const Scalars&, const Settings&) {
   const Inputs in = checked(inputs);
   if (in.q.numel() == 0) return without_tokens(in);
   Tensor S = in.S0, z = in.z0;
@@ -57,7 +57,7 @@ Tensors looped(const Tensors& inputs, const Settings&) {
   return {at::stack(rows, 1), S, z};
 }
 
-Tensors einsum(const Tensors& inputs, const Settings&) {
+Tensors einsum(const Tensors& inputs, const Scalars&, const Settings&) {
   const Inputs in = checked(inputs);
   if (in.q.numel() == 0) return without_tokens(in);
   const Tensor mask = at::ones({in.tokens, in.tokens}, in.q.options()).tril();

@@ -7,7 +7,7 @@ namespace {
 
 bool fits(std::int64_t tokens, std::int64_t block) { return tokens % block == 0; }
 
-Tensors run(const Tensors& inputs, const Settings& settings) {
+Tensors run(const Tensors& inputs, const Scalars&, const Settings& settings) {
   Inputs in = checked(inputs);
   const std::int64_t block = settings.at("block");
   return fits(in.tokens, block) ? by_blocks(std::move(in), block) : by_cumsum(in);

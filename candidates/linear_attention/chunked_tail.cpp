@@ -4,7 +4,7 @@
 namespace fractus::linear_attention {
 namespace {
 
-Tensors run(const Tensors& inputs, const Settings& settings) {
+Tensors run(const Tensors& inputs, const Scalars&, const Settings& settings) {
   return by_blocks(checked(inputs), settings.at("block"));
 }
 

@@ -26,7 +26,7 @@ std::int64_t cumsum_extra_elements(const Dims& dims) {
 
 namespace {
 
-Tensors run(const Tensors& inputs, const Settings&) { return by_cumsum(checked(inputs)); }
+Tensors run(const Tensors& inputs, const Scalars&, const Settings&) { return by_cumsum(checked(inputs)); }
 
 const Registration registered{{
     .kernel = "linear_attention",

@@ -84,14 +84,22 @@ Form load(const std::string& path, const std::string& name, const Contract& cont
   return in_python([&] {
     std::vector<std::string> arguments;
     for (const TensorSpec& input : contract.inputs) arguments.push_back(input.name);
+    const std::size_t tensors = arguments.size();
+    for (const ScalarSpec& scalar : contract.scalars) arguments.push_back(scalar.name);
     const auto loaded = py::tuple(support().attr("load")(path, name, arguments));
     auto* const function = new py::object(loaded[0]);  // kept: what destroys the form holds no lock
     Form form;
     form.summary = loaded[1].cast<std::string>();
-    form.run = [function, arguments, &contract](const Tensors& inputs, const Settings&) {
+    form.run = [function, arguments, tensors, &contract](const Tensors& inputs, const Scalars& scalars,
+                                                         const Settings&) {
       return in_python([&] {
         py::dict by_name;
-        for (std::size_t i = 0; i < arguments.size(); ++i)
+        for (const ScalarSpec& scalar : contract.scalars) {
+          const double value = scalars.at(scalar.name);
+          by_name[scalar.name.c_str()] =
+              scalar.whole ? py::object(py::int_(static_cast<std::int64_t>(value))) : py::object(py::float_(value));
+        }
+        for (std::size_t i = 0; i < tensors; ++i)
           by_name[arguments[i].c_str()] =
               inputs[i].defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(inputs[i])) : py::none();
         return outputs_from((*function)(**by_name), contract);

@@ -20,55 +20,86 @@ namespace {
 using c10::FunctionSchema;
 using c10::IValue;
 
-// Where each input of the contract goes among the schema's arguments. By name where all of them have their names, else
-// in their order.
+// An argument of the contract, tensor or scalar, as a schema has to take it.
+struct Wanted {
+  std::string name;
+  const TensorSpec* tensor = nullptr;
+  const ScalarSpec* scalar = nullptr;
+
+  std::string spelled() const {
+    const char* type = tensor != nullptr ? tensor->optional ? "Tensor?" : "Tensor" : scalar->whole ? "int" : "float";
+    return fmt::format("{} {}", type, name);
+  }
+  bool fits(const c10::Type& type) const {
+    if (scalar != nullptr)
+      return (scalar->whole ? c10::IntType::get() : c10::TypePtr(c10::FloatType::get()))->isSubtypeOf(type);
+    return tensor->optional ? type.isSubtypeOf(*c10::OptionalType::ofTensor())
+                            : c10::TensorType::get()->isSubtypeOf(type);
+  }
+};
+
+std::vector<Wanted> wanted_of(const Contract& contract) {
+  std::vector<Wanted> all;
+  for (const TensorSpec& input : contract.inputs) all.push_back({.name = input.name, .tensor = &input});
+  for (const ScalarSpec& scalar : contract.scalars) all.push_back({.name = scalar.name, .scalar = &scalar});
+  return all;
+}
+
+// Where each argument of the contract goes among the schema's. By name where all of them have their names, else in
+// their order.
 struct Arguments {
-  std::vector<std::size_t> place;  // by input
-  std::vector<IValue> rest;        // by argument; the defaults of those that are no input
+  std::vector<Wanted> wanted;
+  std::vector<std::size_t> place;  // by argument of the contract
+  std::vector<IValue> rest;        // by argument of the schema; the defaults of those that the contract has not
 
   // Throws std::invalid_argument where the schema cannot take what the contract gives. `self`: a first argument that is
   // the module.
   Arguments(const FunctionSchema& schema, const Contract& contract, std::size_t self);
-  std::vector<IValue> filled(const Tensors& inputs) const;
+  std::vector<IValue> filled(const Tensors& inputs, const Scalars& scalars) const;
 };
 
-Arguments::Arguments(const FunctionSchema& schema, const Contract& contract, std::size_t self) {
+Arguments::Arguments(const FunctionSchema& schema, const Contract& contract, std::size_t self)
+    : wanted(wanted_of(contract)) {
   const auto& arguments = schema.arguments();
-  const auto wanted = [&](const std::string& why) {
-    std::vector<std::string> names;
-    for (const TensorSpec& input : contract.inputs)
-      names.push_back(fmt::format("{}{}", input.optional ? "Tensor? " : "Tensor ", input.name));
+  const auto misfit = [&](const std::string& why) {
+    std::vector<std::string> spelled;
+    for (const Wanted& each : wanted) spelled.push_back(each.spelled());
     return std::invalid_argument(
-        fmt::format("its schema is {}; wanted ({}): {}", c10::str(schema), fmt::join(names, ", "), why));
+        fmt::format("its schema is {}; wanted ({}): {}", c10::str(schema), fmt::join(spelled, ", "), why));
   };
   bool by_name = true;
-  for (const TensorSpec& input : contract.inputs) {
-    const auto index = schema.argumentIndexWithName(input.name);
+  for (const Wanted& each : wanted) {
+    const auto index = schema.argumentIndexWithName(each.name);
     by_name = by_name && index.has_value();
     place.push_back(index ? static_cast<std::size_t>(*index) : 0);
   }
   for (std::size_t i = 0; i < place.size() && !by_name; ++i) place[i] = i + self;
-  if (place.size() + self > arguments.size()) throw wanted("there are too few arguments");
+  if (place.size() + self > arguments.size()) throw misfit("there are too few arguments");
   for (std::size_t a = 0; a < arguments.size(); ++a) {
     const bool taken = a < self || std::find(place.begin(), place.end(), a) != place.end();
     if (!taken && !arguments[a].default_value())
-      throw wanted(fmt::format("{} is no input and has no default", arguments[a].name()));
+      throw misfit(fmt::format("{} is no input and has no default", arguments[a].name()));
     if (a >= self) rest.push_back(arguments[a].default_value().value_or(IValue()));
   }
   for (std::size_t i = 0; i < place.size(); ++i) {
     const auto& argument = arguments[place[i]];
-    const bool fits = contract.inputs[i].optional ? argument.type()->isSubtypeOf(*c10::OptionalType::ofTensor())
-                                                  : c10::TensorType::get()->isSubtypeOf(*argument.type());
-    if (!fits) throw wanted(fmt::format("{} is a {}", argument.name(), argument.type()->str()));
-    if (contract.inputs[i].optional && argument.type()->kind() == c10::TypeKind::TensorType)
-      throw wanted(fmt::format("{} may be absent, and the schema says Tensor", argument.name()));
+    if (!wanted[i].fits(*argument.type()))
+      throw misfit(fmt::format("{} is a {}", argument.name(), argument.type()->str()));
+    if (wanted[i].tensor != nullptr && wanted[i].tensor->optional &&
+        argument.type()->kind() == c10::TypeKind::TensorType)
+      throw misfit(fmt::format("{} may be absent, and the schema says Tensor", argument.name()));
     place[i] -= self;
   }
 }
 
-std::vector<IValue> Arguments::filled(const Tensors& inputs) const {
+std::vector<IValue> Arguments::filled(const Tensors& inputs, const Scalars& scalars) const {
   std::vector<IValue> all = rest;
-  for (std::size_t i = 0; i < place.size(); ++i) all[place[i]] = inputs[i].defined() ? IValue(inputs[i]) : IValue();
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    const ScalarSpec* scalar = wanted[i].scalar;
+    all[place[i]] = scalar == nullptr ? (inputs[i].defined() ? IValue(inputs[i]) : IValue())
+                    : scalar->whole   ? IValue(static_cast<std::int64_t>(scalars.at(scalar->name)))
+                                      : IValue(scalars.at(scalar->name));
+  }
   return all;
 }
 
@@ -115,8 +146,8 @@ Form load_operator(const outside::Spec& spec, const Contract& contract) {
   const Arguments arguments(found->schema(), contract, 0);
   Form form;
   form.summary = c10::str(found->schema());
-  form.run = [op = *found, arguments, &contract](const Tensors& inputs, const Settings&) {
-    std::vector<IValue> stack = arguments.filled(inputs);
+  form.run = [op = *found, arguments, &contract](const Tensors& inputs, const Scalars& scalars, const Settings&) {
+    std::vector<IValue> stack = arguments.filled(inputs, scalars);
     op.callBoxed(stack);
     return outputs_from(std::move(stack), contract);
   };
@@ -131,8 +162,8 @@ Form load_program(const outside::Spec& spec, const Contract& contract) {
   const Arguments arguments(forward->function().getSchema(), contract, 1);
   Form form;
   form.summary = fmt::format("TorchScript {}", module->type()->str());
-  form.run = [module, arguments, &contract](const Tensors& inputs, const Settings&) {
-    return outputs_from({module->forward(arguments.filled(inputs))}, contract);
+  form.run = [module, arguments, &contract](const Tensors& inputs, const Scalars& scalars, const Settings&) {
+    return outputs_from({module->forward(arguments.filled(inputs, scalars))}, contract);
   };
   return form;
 }

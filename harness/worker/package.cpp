@@ -67,17 +67,8 @@ struct Unpacked {
   }
 };
 
-// The extents of a call, from the inputs that are there.
-Dims dims_of(const Contract& contract, const Tensors& inputs) {
-  Dims dims;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    for (std::size_t d = 0; inputs[i].defined() && d < contract.inputs[i].dims.size(); ++d)
-      dims[contract.inputs[i].dims[d]] = inputs[i].size(static_cast<std::int64_t>(d));
-  return dims;
-}
-
 Tensors all_contiguous(const Contract& contract, const Tensors& inputs) {
-  const Dims dims = dims_of(contract, inputs);
+  const Dims dims = dims_of(contract, inputs, {});
   Tensors all;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     all.push_back(inputs[i].defined() ? inputs[i].contiguous()
@@ -88,12 +79,17 @@ Tensors all_contiguous(const Contract& contract, const Tensors& inputs) {
 }  // namespace
 
 Form load_package(const outside::Spec& spec, const Contract& contract) {
+  if (!contract.scalars.empty())
+    throw std::invalid_argument(fmt::format(
+        "an exported package takes tensors alone, and {} has the argument {} beside them; give what it was exported "
+        "from, as {}",
+        contract.kernel, contract.scalars.front().name, outside::kinds[0].spelling));
   at::set_num_threads(1);  // as for the other kinds: no pool of threads before the fork
   const Unpacked unpacked(spec.path);
   const auto runner = std::make_shared<AOTIModelContainerRunnerCpu>(unpacked.library);
   Form form;
   form.summary = "AOTInductor package, forward only; inputs are made contiguous, absent ones zeros";
-  form.run = [runner, &contract](const Tensors& inputs, const Settings&) {
+  form.run = [runner, &contract](const Tensors& inputs, const Scalars&, const Settings&) {
     const c10::NoGradGuard no_grad;
     Tensors outputs = runner->run(all_contiguous(contract, inputs));
     if (outputs.size() != contract.outputs.size())

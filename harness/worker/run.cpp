@@ -204,7 +204,7 @@ void run_forward(const Problem& problem, bool checked, Outcome& outcome) {
   const std::int64_t resident = problem.watch_memory ? status_bytes("VmHWM") : 0;
   const Tensors inputs = checked ? shallow(problem.inputs) : Tensors();
   const auto start = Clock::now();
-  outcome.outputs = problem.form->run(problem.inputs, problem.settings);
+  outcome.outputs = problem.form->run(problem.inputs, problem.scalars, problem.settings);
   outcome.forward_seconds = seconds_since(start);
   outcome.seconds = outcome.forward_seconds;
   outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs));
@@ -270,6 +270,20 @@ at::Tensor tensor_at(const std::shared_ptr<protocol::Mapping>& memory, const Pla
       at::TensorOptions().dtype(type));
 }
 
+namespace {
+
+// The input that is tied to another becomes rows of it, and is no leaf of its own.
+void look_up(Problem& problem, const protocol::Json& tied) {
+  const auto input = tied.at("input").get<std::size_t>(), from = tied.at("from").get<std::size_t>();
+  const at::Tensor rows = at::tensor(tied.at("rows").get<std::vector<std::int64_t>>(), at::kLong);
+  const c10::AutoGradMode recorded(problem.record_graph);
+  problem.inputs.at(input) = problem.inputs.at(from).index_select(0, rows);
+  problem.leaves.at(input) = at::Tensor();
+  problem.input_places.at(input).reset();
+}
+
+}  // namespace
+
 Problem read_problem(const protocol::Json& request, const protocol::Descriptor& memory) {
   Problem problem;
   const auto& kernel = request.at("kernel").get_ref<const std::string&>();
@@ -281,6 +295,7 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
     if (!problem.settings.contains(key)) throw std::invalid_argument(fmt::format("{} has no setting '{}'", form, key));
     problem.settings[key] = value;
   }
+  request.at("scalars").get_to(problem.scalars);
   request.at("threads").get_to(problem.threads);
   request.at("backward_twice").get_to(problem.backward_twice);
   request.at("watch_memory").get_to(problem.watch_memory);
@@ -308,6 +323,7 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
     problem.leaves.push_back(tensor);
     problem.inputs.push_back(computed && tensor.defined() && tensor.requires_grad() ? tensor.alias() : tensor);
   }
+  if (const protocol::Json& tied = request.at("tied"); !tied.is_null()) look_up(problem, tied);
   return problem;
 }
 

@@ -17,6 +17,7 @@ namespace fractus::worker {
 struct Problem {
   const Form* form = nullptr;
   Settings settings;
+  Scalars scalars;
   int threads = 1;
   bool backward = false;      // at least one cotangent is there
   bool record_graph = false;  // grad mode, for a backward or because the call asks for it

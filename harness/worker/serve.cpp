@@ -38,6 +38,23 @@ std::int64_t heap_bytes() {
   return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
 }
 
+// The form's own code, so it may fail like the call, whose answer then says so.
+void add_depth(const Problem& problem, Json& answer) {
+  const Form& form = *problem.form;
+  answer["add_depth"] = 0;
+  if (!form.declares.add_depth) return;
+  try {
+    const Contract& contract = *find_contract(form.kernel);
+    const std::int64_t depth =
+        form.declares.add_depth(dims_of(contract, problem.inputs, problem.scalars), problem.settings);
+    if (depth < 1) throw std::invalid_argument(std::to_string(depth) + " additions; wanted 1 or more");
+    answer["add_depth"] = depth;
+  } catch (...) {
+    answer["breaches"].push_back(
+        {{"kind", "declared-depth"}, {"text", "its declared depth of addition cannot be had: " + exception_text()}});
+  }
+}
+
 // Brings what a problem led to where the parent reads it.
 Json written(const Problem& problem, const Outcome& outcome) {
   Json outputs = Json::array();
@@ -53,16 +70,19 @@ Json written(const Problem& problem, const Outcome& outcome) {
   }
   Json breaches = Json::array();
   for (const Breach& breach : outcome.breaches) breaches.push_back({{"kind", breach.kind}, {"text", breach.text}});
-  return {{"status", name(outcome.status)},
-          {"message", outcome.message},
-          {"outputs", outputs},
-          {"gradients", gradients},
-          {"breaches", breaches},
-          {"seconds", outcome.seconds},
-          {"forward_seconds", outcome.forward_seconds},
-          {"peak_extra_bytes", outcome.forward_peak_extra_bytes},
-          {"resident_growth_bytes", outcome.resident_growth_bytes},
-          {"peak_resident_bytes", peak_resident_bytes()}};
+  Json answer{{"status", name(outcome.status)},
+              {"message", outcome.message},
+              {"outputs", outputs},
+              {"gradients", gradients},
+              {"breaches", breaches},
+              {"seconds", outcome.seconds},
+              {"forward_seconds", outcome.forward_seconds},
+              {"peak_extra_bytes", outcome.forward_peak_extra_bytes},
+              {"peak_with_backward_bytes", outcome.peak_extra_bytes},
+              {"resident_growth_bytes", outcome.resident_growth_bytes},
+              {"peak_resident_bytes", peak_resident_bytes()}};
+  add_depth(problem, answer);
+  return answer;
 }
 
 void add_violations(Json& answer) {

@@ -151,7 +151,7 @@ struct Graph {
 Graph graph_of(const Form& form, const Tensors& inputs) {
   Graph graph;
   for (const Tensor& x : inputs) graph.leaves.push_back(x.defined() ? x.detach().requires_grad_() : x);
-  graph.outputs = form.run(graph.leaves, form.settings);
+  graph.outputs = form.run(graph.leaves, {}, form.settings);
   at::manual_seed(7);
   for (const Tensor& x : graph.outputs) graph.cotangents.push_back(at::randn(x.sizes(), at::kDouble));
   return graph;
@@ -206,17 +206,17 @@ const Expected& expected(const Case& c) {
 
 std::string broken_without_gradients(const Form& form, const Case& c, double tolerance) {
   const c10::NoGradGuard no_gradients;
-  form.run(made(c, 1), form.settings);  // other values first, for a form that remembers
+  form.run(made(c, 1), {}, form.settings);  // other values first, for a form that remembers
   const Tensors inputs = made(c, 2), before = copies(inputs, c.dtype);
   const Tensor random_state = at::detail::getDefaultCPUGenerator().get_state();
-  const Tensors outputs = form.run(inputs, form.settings);
+  const Tensors outputs = form.run(inputs, {}, form.settings);
   if (!at::equal(random_state, at::detail::getDefaultCPUGenerator().get_state())) return "random numbers were drawn";
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined() && !at::equal(inputs[i], before[i])) return input_names[i] + " was modified";
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i].scalar_type() != c.dtype) return output_names[i] + ": another dtype";
   if (std::string text = shared_memory(outputs, inputs); !text.empty()) return text;
-  const Tensors again = form.run(inputs, form.settings);
+  const Tensors again = form.run(inputs, {}, form.settings);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (!at::equal(outputs[i], again[i])) return output_names[i] + ": other bits the second time";
   return first_difference(output_names, outputs, expected(c).outputs, tolerance);
@@ -326,7 +326,7 @@ TEST_P(RightForm, NamesTheTensorThatDoesNotFit) {
     Tensors inputs = made({"", 2, 5, 4}, 5);
     inputs[which] = replacement;
     try {
-      form().run(inputs, form().settings);
+      form().run(inputs, {}, form().settings);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -347,12 +347,12 @@ TEST(WrongFormDeathTest, CrashesAtPrimeGroupsAlone) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const Form& form = *find_form("linear_attention", crashing);
   for (const Case& c : cases()) EXPECT_EQ(broken(form, c), "") << c.name;
-  EXPECT_EXIT(form.run(made({"", 5, 5, 3}, 1), form.settings), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(form.run(made({"", 5, 5, 3}, 1), {}, form.settings), testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST(Looped, IsTheDefinition) {
   const Case c{"", 2, 7, 3, true, true, at::kDouble, zero_queries};
-  const Tensors inputs = made(c, 6), outputs = looped().run(inputs, {});
+  const Tensors inputs = made(c, 6), outputs = looped().run(inputs, {}, {});
   const auto q = inputs[0].accessor<double, 3>(), k = inputs[1].accessor<double, 3>(),
              v = inputs[2].accessor<double, 3>();
   const auto y = outputs[0].accessor<double, 3>();

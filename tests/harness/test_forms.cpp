@@ -43,7 +43,8 @@ void add(const char* name, Do run) {
                                    .role = Role::wrong,
                                    .summary = "a test of the worker",
                                    .settings = {{"block", 64}},
-                                   .run = run}};
+                                   .run = [run](const Tensors& in, const Scalars&,
+                                                const Settings& settings) -> Tensors { return run(in, settings); }}};
 }
 
 // A backward that gives other numbers every time.
@@ -107,7 +108,7 @@ void add_outputs() {
 // `looped` with an S that is off by most of what its bound allows a long sequence, and far more than any right form is.
 void add_coarse() {
   add("coarse", [](const Tensors& in, const Settings& settings) {
-    Tensors out = find_form("linear_attention", "looped")->run(in, settings);
+    Tensors out = find_form("linear_attention", "looped")->run(in, {}, settings);
     if (in[0].size(1) >= 128 && in[0].scalar_type() == at::kFloat) out[1] = out[1] + out[1].detach() * (70 * 0x1p-24);
     return out;
   });
@@ -319,8 +320,8 @@ void add_declaring(const char* name, Declare declare) {
                                    .summary = "a test of what a form declares",
                                    .settings = {{"block", 64}},
                                    .declares = {.extra_elements = declare},
-                                   .run = [](const Tensors& in, const Settings& settings) {
-                                     return find_form("linear_attention", "looped")->run(in, settings);
+                                   .run = [](const Tensors& in, const Scalars&, const Settings& settings) {
+                                     return find_form("linear_attention", "looped")->run(in, {}, settings);
                                    }}};
 }
 

@@ -1,0 +1,91 @@
+// Property, domain: input that the contract excludes is refused by an exception, and costs nothing that comes after it.
+// A form that computes with it instead may answer what the contract allows beside (a row that is left out, a NaN that
+// shows); anything else would go into a training run as if it were a number.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "properties/all.h"
+#include "properties/cases.h"
+#include "properties/compare.h"
+
+namespace fractus {
+namespace {
+
+constexpr const char* self = "domain";
+
+std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
+  std::vector<Case> cases;
+  const std::vector<Dims> shapes = driver.shapes(settings.block);
+  for (DType dtype : settings.dtypes) {
+    std::size_t turn = 0;
+    for (const Violation& violation : driver.violations)
+      for (int k = 0; k < 3; ++k) {
+        Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
+        c.variant = violation.name;
+        if (k == 1) c.cotangents = output_names(driver);
+        cases.push_back(c);
+      }
+  }
+  return cases;
+}
+
+bool all_nan(const Answer& answer) {
+  return std::all_of(answer.outputs.begin(), answer.outputs.end(), [](const Array& output) {
+    return std::all_of(output.values.begin(), output.values.end(), [](double x) { return std::isnan(x); });
+  });
+}
+
+// What the form made of the spoiled problem; empty where it may.
+std::optional<Finding> answered(Expectation& expectation, const Subject& subject, const Violation& violation,
+                                const Problem& spoiled, std::string& note) {
+  Expectation its(expectation.driver(), expectation.of(), spoiled, expectation.threads());
+  const Answer answer = subject.call(call_of(its, subject));
+  if (answer.status == Status::raised) return std::nullopt;
+  if (auto finding = trouble(answer)) {
+    finding->text = fmt::format("given {}: {}", violation.text, finding->text);
+    return finding;
+  }
+  if (violation.may_be_nan && all_nan(answer)) return std::nullopt;
+  std::string instead;
+  if (violation.same_as) {
+    Expectation allowed(expectation.driver(), expectation.of(), violation.same_as(spoiled), expectation.threads());
+    Outcome outcome = compare_outputs(allowed, answer);
+    if (!outcome.finding) {
+      note = fmt::format("{}: computed with, as the contract allows", violation.text);
+      return std::nullopt;
+    }
+    instead = "; " + outcome.finding->text;
+  }
+  Finding finding{.kind = "unchecked-input", .waiver = "unchecked-input"};
+  finding.text = fmt::format("{} is computed with instead of refused by an exception{}", violation.text, instead);
+  return finding;
+}
+
+Outcome check(Expectation& expectation, const Subject& subject) {
+  const auto& violations = expectation.driver().violations;
+  const auto violation = std::find_if(violations.begin(), violations.end(),
+                                      [&](const Violation& v) { return v.name == expectation.of().variant; });
+  if (violation == violations.end())
+    throw std::invalid_argument("variant: '" + expectation.of().variant + "' is unknown to domain");
+  Outcome outcome;
+  outcome.finding = answered(expectation, subject, *violation,
+                             violation->spoiled(expectation.problem(), expectation.of().seed), outcome.note);
+  if (outcome.finding) return outcome;
+  merge(outcome, call_and_compare(expectation, subject, call_of(expectation, subject)));
+  if (outcome.finding) outcome.finding->text = fmt::format("after {}: {}", violation->text, outcome.finding->text);
+  return outcome;
+}
+
+}  // namespace
+
+Property domain_property() {
+  return {.name = self,
+          .proves = "input outside of the contract's domain is refused, and the call after it is right",
+          .applies = [](const Driver& driver) { return !driver.violations.empty(); },
+          .plan = plan,
+          .check = check};
+}
+
+}  // namespace fractus
