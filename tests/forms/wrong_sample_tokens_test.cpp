@@ -42,10 +42,11 @@ void masked(Tensor& h, Tensor& W) {
   shifted<0>(h, W);
   W.select(1, 0)[3] = -1e30;
 }
+// The first token and the last have a probability of 9e-4, the others share the rest about evenly.
 void unlikely_first(Tensor& h, Tensor& W) {
+  h.mul_(0.01);
   shifted<0>(h, W);
-  W.select(1, 0)[0] = -8;
-  W.select(1, 0)[W.size(0) - 1] = -5;
+  W.select(1, 0)[0] = W.select(1, 0)[W.size(0) - 1] = -5.6;
 }
 void equal_rows(Tensor& h, Tensor&) { h.copy_(h.narrow(0, 0, 1).expand(h.sizes()).clone()); }
 void flat(Tensor& h, Tensor&) { h.mul_(0.01); }
@@ -64,7 +65,6 @@ const std::vector<Case>& cases() {
       {"cool", 6, 3, 5, 0, 0.5},
       {"production", 6, 3, 5, 0, 0.9},
       {"cold", 6, 3, 5, 0, 0.15},
-      {"hot", 6, 3, 5, 0, 3},
       {"chunks", 6, 3, 5, 4},
       {"even_chunks", 6, 3, 5, 3},
       {"cool_chunks", 6, 3, 5, 4, 0.5},
@@ -92,17 +92,16 @@ const std::vector<Case>& cases() {
       {"seeds_2_31_apart", 6, 3, 5, 0, 1, nullptr, 7, std::int64_t{1} << 31},
       {"seeds_above_2_24", 6, 3, 5, 0, 1, nullptr, (std::int64_t{1} << 24) + 1},
       {"two_threads", 6, 3, 5, 0, 1, nullptr, 1, 1, 2},
-      {"many", 3, 3, 5, 0, 1, nullptr, 1, 1, 1, 10000},
-      {"many_cool", 3, 3, 5, 0, 0.5, nullptr, 1, 1, 1, 10000},
-      {"many_in_production", 3, 3, 5, 0, 0.9, nullptr, 1, 1, 1, 10000},
+      {"many", 3, 3, 5, 0, 1, nullptr, 1, 1, 1, 3000},
+      {"many_hot", 3, 3, 5, 0, 3, nullptr, 1, 1, 1, 3000},
       {"many_flat", 3, 3, 5, 0, 1, flat, 1, 1, 1, 10000},
-      {"many_flat_80", 3, 2, 80, 0, 1, flat, 1, 1, 1, 2000},
+      {"many_flat_80", 3, 2, 80, 0, 1, flat, 1, 1, 1, 4000},
       {"many_flat_300", 2, 2, 300, 0, 1, flat, 1, 1, 1, 2000},
-      {"many_flat_5000", 2, 2, 5000, 0, 1, flat, 1, 1, 1, 1000},
+      {"many_flat_20000", 2, 2, 20000, 0, 1, flat, 1, 1, 1, 200},
       {"many_80", 3, 2, 80, 0, 1, nullptr, 1, 1, 1, 2000},
-      {"many_spread_80", 3, 2, 80, 0, 1, spread, 1, 1, 1, 2000},
+      {"many_spread_80", 3, 2, 80, 0, 1, spread, 1, 1, 1, 1000},
       {"many_masked", 6, 3, 5, 0, 1, masked, 1, 1, 1, 5000},
-      {"many_unlikely_first", 3, 2, 6, 0, 1, unlikely_first, 1, 1, 1, 10000},
+      {"many_unlikely_first", 3, 2, 6, 0, 1, unlikely_first, 1, 1, 1, 30000},
       {"many_equal", 6, 3, 5, 0, 1, equal_rows, 1, 1, 1, 2000},
   };
   return all;
@@ -144,18 +143,27 @@ double deviations(double hits, double expected, double variance) {
 
 constexpr double far = 6;  // standard deviations: chance reaches that once in 5e8
 
-// Draws (S,N) against the law (N,V): each token of each row, and sums over the sorted halves.
+// Draws (S,N) against the law (N,V): each token of each row, the cumulative sums, all together, and how often two draws
+// of a row are one token.
 bool law_is_off(const Tensor& draws, const Tensor& law) {
   const auto count = static_cast<double>(draws.size(0));
-  const Tensor seen = at::one_hot(draws, law.size(1)).sum(0).to(at::kDouble);
+  std::vector<Tensor> rows;
+  for (std::int64_t row = 0; row < draws.size(1); ++row)
+    rows.push_back(at::bincount(draws.select(1, row).contiguous(), {}, law.size(1)).to(at::kDouble));
+  const Tensor seen = at::stack(rows);
   if (((law == 0).logical_and(seen > 0)).any().item<bool>()) return true;
   const auto is_far = [&](const Tensor& hits, const Tensor& p) {
     return ((hits - count * p).abs() > far * (count * p * (1 - p)).clamp_min(0).sqrt() + far).any().item<bool>();
   };
   const Tensor chi = (seen - count * law).square() / (count * law).clamp_min(1);
   const double freedom = static_cast<double>(law.numel());
+  const Tensor squares = law.square().sum(1), cubes = law.pow(3).sum(1);
+  const Tensor expected = squares * (count * (count - 1) / 2),
+               variance = expected + (cubes - squares.square()) * std::pow(count, 3);
+  const Tensor equal = (seen * (seen - 1)).sum(1) / 2;
   return is_far(seen, law) || is_far(seen.cumsum(1), law.cumsum(1).clamp_max(1)) ||
-         chi.sum().item<double>() > freedom + far * std::sqrt(2 * freedom) + far * far;
+         chi.sum().item<double>() > freedom + far * std::sqrt(2 * freedom) + far * far ||
+         ((equal - expected).abs() > far * (variance + 1).sqrt()).any().item<bool>();
 }
 
 // Whether two draws of independent rows agree more or less often than their laws say; a (S), b (S).
@@ -191,7 +199,7 @@ std::string fault(const Form& form, const Case& c) {
 
   const Tensor x = at::matmul(in.h.narrow(0, 0, c.rows), in.W.t());
   const Tensor law = at::softmax(x / c.temperature, 1);
-  const std::int64_t count = c.seed_step == std::int64_t{1} << 31 ? 2 : c.copies > 1 ? 3 : 400;
+  const std::int64_t count = c.seed_step == std::int64_t{1} << 31 ? 2 : c.copies > 1 ? 3 : 200;
   std::vector<Tensor> drawn;
   for (std::int64_t s = 0; s < count; ++s)
     drawn.push_back(tokens_of(form, c, in, c.first_seed + s * c.seed_step).clone());
@@ -203,7 +211,9 @@ std::string fault(const Form& form, const Case& c) {
   if (c.vocabulary == 1) return "";
   // Seeds too few for statistics: equal throughout is too much of a coincidence.
   if (count == 2) return at::equal(drawn[0], drawn[1]) ? "seeds" : "";
-  if (at::equal(drawn[0], drawn[1]) && at::equal(drawn[0], drawn[2])) return "seeds";
+  if (std::all_of(drawn.begin(), drawn.end(), [&](const Tensor& each) { return at::equal(each, drawn[0]); }))
+    return "seeds";
+  if (law_is_off(draws, law)) return "law";
   // The same row, or another one, a few seeds later.
   const auto later = [&](std::int64_t row, std::int64_t lag) { return draws.select(1, row).slice(0, lag); };
   const auto sooner = [&](std::int64_t row, std::int64_t lag) { return draws.select(1, row).slice(0, 0, count - lag); };
@@ -211,7 +221,6 @@ std::string fault(const Form& form, const Case& c) {
     for (std::int64_t other = 0; other < std::min<std::int64_t>(c.rows, 6); ++other)
       for (const std::int64_t lag : {1, 2, 3})
         if (pair_is_off(later(row, lag), sooner(other, lag), law[row], law[other])) return "seeds";
-  if (law_is_off(draws, law)) return "law";
   for (std::int64_t row = 0; row < c.rows; ++row)
     for (std::int64_t other = 0; other < row; ++other)
       if (pair_is_off(draws.select(1, row), draws.select(1, other), law[row], law[other])) return "pairs";
@@ -248,7 +257,7 @@ const std::vector<Row>& table() {
       {"wrong_token_0_never", "law", "many", "one_token"},
       {"wrong_tail_never", "law", "many_flat_80", "many"},
       {"wrong_blocks_not_rescaled", "law", "many_spread_80", "many"},
-      {"wrong_border_token_twice", "law", "many_flat_300", "many"},
+      {"wrong_border_token_twice", "law", "many_flat_80", "many"},
       {"wrong_masked_at_times", "law", "many_masked", "many"},
       {"wrong_logits_bfloat16", "law", "shifted_up", "flat"},
       {"wrong_no_shift", "law", "shifted_up", "plain"},
@@ -257,13 +266,13 @@ const std::vector<Row>& table() {
       {"wrong_one_token_further", "law", "plain", "one_token"},
       {"wrong_one_token_back", "law", "plain", "one_token"},
       {"wrong_uniforms_of_8_bits", "law", "many_flat_300", "plain"},
-      {"wrong_uniforms_of_12_bits", "law", "many_flat_5000", "many"},
+      {"wrong_uniforms_of_12_bits", "law", "many_flat_20000", "many"},
       {"wrong_uniforms_squared", "law", "plain", "one_token"},
       {"wrong_uniforms_clamped", "law", "many_unlikely_first", "many_flat"},
-      {"wrong_gumbel_of_other_sign", "law", "plain", "one_token"},
+      {"wrong_gumbel_of_other_sign", "law", "many", "one_token"},
       {"wrong_gumbel_scaled", "law", "cool", "plain"},
       {"wrong_gumbel_repeats_in_blocks", "law", "many_flat_80", "many"},
-      {"wrong_gumbel_with_epsilon", "law", "many_unlikely_first", "many_flat"},
+      {"wrong_gumbel_with_epsilon", "law", "many_unlikely_first", "one_token"},
       {"wrong_logistic_noise", "law", "many", "one_token"},
       {"wrong_same_in_each_chunk", "pairs", "even_chunks", "plain"},
       {"wrong_same_for_all_rows", "pairs", "plain", "one_row"},
@@ -275,7 +284,7 @@ const std::vector<Row>& table() {
       {"wrong_close_rows", "pairs", "plain", "one_row"},
       {"wrong_without_replacement", "law", "plain", "one_row"},
       {"wrong_equal_rows_once", "pairs", "equal_rows", "plain"},
-      {"wrong_repetition_penalty", "pairs", "many_equal", "one_row"},
+      {"wrong_repetition_penalty", "pairs", "many", "one_row"},
       {"wrong_next_row_at_borders", "law", "even_chunks", "plain"},
       {"wrong_short_chunk_steps_back", "law", "chunks", "even_chunks"},
       {"wrong_laws_of_first_chunk", "law", "even_chunks", "plain"},
@@ -289,7 +298,7 @@ const std::vector<Row>& table() {
       {"wrong_seed_float32", "seeds", "seeds_above_2_24", "plain"},
       {"wrong_seed_and_row_added", "seeds", "plain", "one_row"},
       {"wrong_odd_seeds_antithetic", "seeds", "plain", "many"},
-      {"wrong_first_row_of_all_seeds", "seeds", "plain", "many"},
+      {"wrong_first_row_of_all_seeds", "law", "plain", "many"},
       {"wrong_seeds_on_a_lattice", "seeds", "plain", "many"},
       {"wrong_tokens_int32", "call", "plain", ""},
       {"wrong_tokens_in_float", "call", "plain", ""},
@@ -313,7 +322,7 @@ const std::vector<Row>& table() {
       {"wrong_argmax_at_prime_vocabulary", "seeds", "prime_vocabulary", "plain"},
       {"wrong_argmax_above_1024_tokens", "seeds", "flat_1100", "flat_80"},
       {"wrong_argmax_above_width_64", "seeds", "wide", "plain"},
-      {"wrong_uniform_when_hot", "law", "hot", "plain"},
+      {"wrong_uniform_when_hot", "law", "many_hot", "plain"},
       {"wrong_seed_of_the_call_before", "repeat", "plain", "one_token"},
   };
   return rows;
