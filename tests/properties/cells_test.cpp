@@ -211,6 +211,20 @@ Dependence dependence_of(const std::vector<Law>& laws, Sampler sampler, Streams 
   return found;
 }
 
+// Protects: the null of repeats. Yes and no add up to 1 and no more, also where one token has nearly all of the mass.
+TEST(Pairs, RepeatsHaveTheLawsProbability) {
+  const Law law{0.25, 1 - 0.25 - 0x1p-40 - 0x1p-101, 0x1p-40, 0x1p-101};
+  for (std::size_t token = 0; token < 3; ++token) {
+    const Repeats upper = repeats_log_upper(law, token, 0);
+    EXPECT_NEAR(std::exp(upper.yes), law[token], 1e-13 * law[token]);
+    EXPECT_NEAR(std::exp(upper.no), 1 - law[token], 1e-13);
+  }
+  const Law peaked{0x1p-60, 1};
+  const Repeats sure = repeats_log_upper(peaked, 1, 0.5);
+  EXPECT_NEAR(sure.no, std::log(0x1p-60) + 0.5, 1e-12);
+  EXPECT_EQ(sure.yes, 0);  // no probability exceeds 1
+}
+
 // Protects: independence across chunk borders. Where each chunk is given the same noise every row's law is right; the
 // pairs of rows at one offset of neighbouring chunks show it. By tokens that repeat where the rows have one law, or
 // where a race of the tokens decides; by places that move together where the cumulative law is inverted. Control:
