@@ -91,7 +91,8 @@ struct Driver {
 
   // The extents that a plan must hold: ragged tails of the given block, 1, primes, large.
   std::function<std::vector<Dims>(std::int64_t block)> shapes;
-  std::function<std::vector<Dims>(std::int64_t block)> exact_backward_shapes;  // that exact_backward_fill is made for
+  // Those of them that the wide lattices, and the exact fill with a backward, are made for.
+  std::function<std::vector<Dims>(std::int64_t block)> wide_shapes, exact_backward_shapes;
   std::function<rc::Gen<Dims>(std::int64_t block)> random_shape;
   // The classes of a case that are the kernel's own, and all that a run must hold. May be empty.
   std::function<std::vector<std::string>(const Case&, std::int64_t block)> classes;
