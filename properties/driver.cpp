@@ -2,12 +2,15 @@
 
 namespace fractus {
 
+namespace cross_entropy {
+const Driver& driver();
+}
 namespace linear_attention {
 const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver()};
+  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver()};
   return all;
 }
 
