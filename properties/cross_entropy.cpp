@@ -15,7 +15,7 @@ Dims dims(std::int64_t N, std::int64_t d, std::int64_t V, std::int64_t ce_chunk)
   return {{"N", N}, {"d", d}, {"V", V}, {"ce_chunk", ce_chunk}};
 }
 
-constexpr std::int64_t far_above = 1000;
+constexpr std::int64_t far_above = 2048;  // the training run's own, above most N here
 
 // Every border of the vocabulary's block against every way in which ce_chunk lies to N.
 std::vector<Dims> shapes(std::int64_t block) {
@@ -37,11 +37,11 @@ std::vector<Dims> shapes(std::int64_t block) {
     list.push_back(dims(7, 3, 37, chunk));
   // Widths, rows and vocabularies that a kernel may treat apart.
   for (const Dims& one :
-       {dims(1, 4, 11, 0),    dims(1, 2, 130, 1),   dims(1, 5, 9, 4),    dims(3, 4, 1, 2),    dims(2, 1, 1, 0),
-        dims(5, 32, 40, 2),   dims(3, 17, 65, 2),   dims(4, 64, 33, 3),  dims(2, 65, 19, 1),  dims(2, 96, 24, 2),
-        dims(3, 128, 20, 2),  dims(37, 3, 29, 10),  dims(64, 2, 17, 16), dims(65, 2, 17, 16), dims(100, 4, 7, 32),
-        dims(129, 1, 5, 128), dims(256, 2, 9, 100), dims(300, 2, 6, 7),  dims(3, 2, 1009, 2), dims(4, 3, 1025, 3),
-        dims(2, 4, 1500, 1),  dims(5, 2, 2500, 2),  dims(2, 3, 5003, 0), dims(3, 3, 10007, 2)})
+       {dims(1, 4, 11, 0),    dims(1, 2, 130, 1),   dims(1, 5, 9, 4),    dims(3, 4, 1, 2),     dims(2, 1, 1, 0),
+        dims(5, 32, 40, 2),   dims(3, 17, 65, 2),   dims(4, 64, 33, 3),  dims(2, 65, 19, 1),   dims(2, 96, 24, 2),
+        dims(3, 128, 20, 2),  dims(37, 3, 29, 10),  dims(64, 2, 17, 16), dims(65, 2, 17, 16),  dims(100, 4, 7, 32),
+        dims(129, 1, 5, 128), dims(256, 2, 9, 100), dims(300, 2, 6, 7),  dims(1024, 2, 5, 96), dims(3, 2, 1009, 2),
+        dims(4, 3, 1025, 3),  dims(2, 4, 1500, 1),  dims(5, 2, 2500, 2), dims(2, 3, 5003, 0),  dims(3, 3, 10007, 2)})
     list.push_back(one);
   return list;
 }
@@ -107,6 +107,12 @@ Problem with_target(Problem problem, std::uint64_t seed, double target) {
   return problem;
 }
 
+Problem with_nan(Problem problem, std::size_t input, std::uint64_t seed) {
+  std::vector<double>& values = problem.inputs[input]->values;
+  values[seed % values.size()] = std::numeric_limits<double>::quiet_NaN();
+  return problem;
+}
+
 // Rows [0, count) of h and targets.
 Problem first_rows(Problem problem, std::int64_t count) {
   Array &h = *problem.inputs[0], &targets = *problem.inputs[2];
@@ -147,12 +153,11 @@ std::vector<Violation> violations() {
        .spoiled = [](Problem problem, std::uint64_t) { return first_rows(std::move(problem), 0); }},
       {.name = "nan_in_h",
        .text = "a NaN in h",
-       .spoiled =
-           [](Problem problem, std::uint64_t seed) {
-             std::vector<double>& h = problem.inputs[0]->values;
-             h[seed % h.size()] = std::numeric_limits<double>::quiet_NaN();
-             return problem;
-           },
+       .spoiled = [](Problem problem, std::uint64_t seed) { return with_nan(std::move(problem), 0, seed); },
+       .may_be_nan = true},
+      {.name = "nan_in_W",
+       .text = "a NaN in W",
+       .spoiled = [](Problem problem, std::uint64_t seed) { return with_nan(std::move(problem), 1, seed); },
        .may_be_nan = true},
       {.name = "negative_chunk",
        .text = "a ce_chunk of -1",
@@ -211,10 +216,10 @@ const Driver& driver() {
       .live_float64 = dims(2, 8, 50257, 1),
       .for_threads = dims(9, 64, 4001, 4),
       .corners = {dims(33, 65, 1031, 32), dims(130, 4, 300, 64), dims(2, 1280, 5003, 1), dims(70, 16, 2049, 69)},
-      .memory_shapes = {dims(64, 16, 2000, 16), dims(256, 16, 2000, 16), dims(16, 16, 8000, 16), dims(33, 16, 2000, 0),
-                        dims(50, 300, 900, 16)},
-      .flat = {{.small = dims(64, 8, 4000, 16),
-                .large = dims(1024, 8, 4000, 16),
+      .memory_shapes = {dims(1024, 4, 40, 64), dims(64, 16, 2000, 16), dims(256, 16, 2000, 16), dims(16, 16, 8000, 16),
+                        dims(33, 16, 2000, 0), dims(50, 300, 900, 16)},
+      .flat = {{.small = dims(64, 8, 10000, 16),
+                .large = dims(1024, 8, 10000, 16),
                 .allowance = one_chunk,
                 .text = "one chunk's logits, h and 16 numbers a row"}},
       .violations = violations(),

@@ -85,13 +85,17 @@ void duplicated(Draft& x, Random& random) {
   }
 }
 
-// Tokens that nobody may choose, as a mask of -1e30 makes them; targets are others where there are any.
+// Tokens that nobody may choose, as a mask of -1e30 makes them: here and there, all up to some token or all behind it,
+// all but a few. Targets are others where there are any; now and then one is not.
 void masked(Draft& x, Random& random) {
   ordinary(x, random);
+  const std::int64_t border = random.integer(0, x.V - 1);
   const double share = random.chance(0.3) ? 0.97 : 0.3;
+  const std::int64_t kind = random.integer(0, 2);
   std::vector<std::int64_t> open;
   for (std::int64_t i = 0; i < x.V; ++i) {
-    const bool closed = random.chance(share) && !(i == x.V - 1 && open.empty());
+    bool closed = kind == 0 ? random.chance(share) : kind == 1 ? i < border : i > border;
+    closed = closed && !(i == x.V - 1 && open.empty());
     x.token(i, 0) = closed ? -1e30 : (x.d == 1 ? x.token(i, 0) : 0);
     if (!closed) open.push_back(i);
   }
@@ -100,15 +104,21 @@ void masked(Draft& x, Random& random) {
     x.target(n) = static_cast<double>(
         open[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(open.size()) - 1))]);
   }
+  if (random.chance(0.3)) x.target(random.integer(0, x.N - 1)) = static_cast<double>(random.integer(0, x.V - 1));
 }
 
-// A row looks at one coordinate, and W lies on a grid: the logits are exact in every order, an offset of thousands
-// included, and what is left of the tolerance is that of the softmax alone.
-void exact_logits(Draft& x, Random& random) {
+// Logits that rise along the vocabulary, so that a running maximum rises in every block, by a little or by a lot.
+void ascending(Draft& x, Random& random) {
+  const double span = std::exp2(random.uniform(-10, 5));
+  logits(x, random, span / 8);
+  for (std::int64_t n = 0; n < x.N; ++n) x.row(n, 0) = 1;
+  for (std::int64_t i = 0; i < x.V; ++i) x.token(i, 0) = span * static_cast<double>(i) / static_cast<double>(x.V);
+}
+
+// A row looks at one coordinate, and W lies on a grid about an offset: the logits are exact in every order, and what is
+// left of the tolerance is that of the softmax alone.
+void on_grid(Draft& x, Random& random, double offset, double grid, double deviation) {
   ordinary(x, random);
-  const double grid = x.dtype == DType::float32 ? 0x1p-8 : 0x1p-30;
-  const double offset = random.chance(0.5) ? random.sign() * static_cast<double>(random.integer(1000, 3000)) : 0;
-  const double deviation = random.uniform(0.5, 4);
   for (double& value : x.W.values) value = offset + std::round(deviation * random.normal() / grid) * grid;
   for (std::int64_t n = 0; n < x.N; ++n) {
     const std::int64_t looks_at = random.integer(0, x.d - 1);
@@ -116,14 +126,30 @@ void exact_logits(Draft& x, Random& random) {
   }
 }
 
+double fine_grid(const Draft& x) { return x.dtype == DType::float32 ? 0x1p-8 : 0x1p-30; }
+
+void exact_logits(Draft& x, Random& random) { on_grid(x, random, 0, fine_grid(x), random.uniform(0.5, 4)); }
+
+void exact_shifted(Draft& x, Random& random) {
+  const double offset = random.sign() * static_cast<double>(random.integer(1000, 3000));
+  on_grid(x, random, offset, fine_grid(x), random.uniform(0.5, 4));
+}
+
+// So large that a square overflows, and so far apart that each row has one token.
+void huge_logits(Draft& x, Random& random) { on_grid(x, random, random.sign() * 0x1p66, 0x1p46, 0x1p48); }
+
+void zero_cotangent(Draft& x, Random& random) {
+  ordinary(x, random);
+  x.g = random.chance(0.5) ? 0.0 : -0.0;
+}
+
 void zero_tensors(Draft& x, Random& random) {
   ordinary(x, random);
   const auto clear = [](Array& array) { std::fill(array.values.begin(), array.values.end(), 0.0); };
-  const std::int64_t which = random.integer(0, 3);
+  const std::int64_t which = random.integer(0, 2);
   if (which == 0) clear(x.h);
   if (which == 1) clear(x.W);
-  if (which == 2) x.g = 0;
-  if (which == 3)
+  if (which == 2)
     for (std::int64_t n = 0; n < x.N; ++n)
       for (std::int64_t k = 0; k < x.d; ++k)
         if (n % 2 == 0) x.row(n, k) = random.chance(0.5) ? 0.0 : -0.0;
@@ -152,6 +178,8 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
       {"peaked", [](Draft& x, Random& random) { logits(x, random, random.uniform(6, 12)); }},
       {"shifted", shifted},
       {"exact_logits", exact_logits},
+      {"exact_shifted", exact_shifted},
+      {"ascending", ascending},
       {"dominant", dominant},
       {"equal", equal},
       {"same_target", same_target},
@@ -160,7 +188,9 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
       {"masked", masked},
       {"spread", [](Draft& x, Random& random) { logits(x, random, random.uniform(30, 60)); }},
       {"small", [](Draft& x, Random& random) { logits(x, random, 1e-4); }},
+      {"huge_logits", huge_logits},
       {"zero_tensors", zero_tensors},
+      {"zero_cotangent", zero_cotangent},
       {"sparse", sparse},
       {"magnitudes", magnitudes},
   };
