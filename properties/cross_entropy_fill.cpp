@@ -272,7 +272,13 @@ void wide(Draft& x, Random& random, const std::string& which) {
     const bool pulls = x.V > 1 && (which == "wide_W" || n == 0);
     x.target(n) = static_cast<double>(pulls ? (on + 1 + random.integer(0, x.V - 2)) % x.V : on);
   }
-  x.g = which == "wide_g" ? odd() : random.sign() * std::exp2(static_cast<double>(random.integer(-8, 8)));
+  if (which != "wide_g") {
+    x.g = random.sign() * std::exp2(static_cast<double>(random.integer(-8, 8)));
+    return;
+  }
+  // All rows pull at one token, p g and the one-hot's g in any order: 2 N of them have to fit.
+  const auto room = static_cast<int>(std::ceil(std::log2(static_cast<double>(2 * x.N))));
+  x.g = std::ldexp(std::floor(std::ldexp(std::fabs(odd()), last - room)) * 2 + 1, -last - 1 + room) * random.sign();
 }
 
 Problem finished(Draft& x, const Case& c) {

@@ -53,6 +53,13 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if (k == 3) c.dims = driver.live_slice;
         cases.push_back(c);
       }
+    // A workspace that only grows may decide the order of a sum, which shows where there are many terms.
+    if (settings.live) {
+      Case c = base_case(driver, self, dtype, driver.corners.front(), driver.smooth_fills.front());
+      c.variant = "after-others";
+      c.cotangents = output_names(driver);
+      cases.push_back(c);
+    }
     // Without gradients too, where a buffer for a sequence or for a token is tempting; and as the training run has
     // them. A buffer is no matter of dtype, so one is enough.
     if (settings.live && dtype == settings.dtypes.front()) {
