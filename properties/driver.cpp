@@ -5,9 +5,12 @@ namespace fractus {
 namespace linear_attention {
 const Driver& driver();
 }
+namespace sample_tokens {
+const Driver& driver();
+}
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver()};
+  static const std::vector<const Driver*> all{&linear_attention::driver(), &sample_tokens::driver()};
   return all;
 }
 
