@@ -107,10 +107,14 @@ std::int64_t calls_for(const Sampler& sampler, double draws) {
   return static_cast<std::int64_t>(std::clamp(std::min(draws / rows, 6e7 / cost), 3.0, 400.0));
 }
 
-Finding refuted(const Bet& bet, const std::string& kind, std::size_t row) {
-  Finding finding{.kind = kind, .tensor = "tokens", .text = bet.text()};
-  finding.index = {static_cast<std::int64_t>(row)};
-  return finding;
+// Looked at after every call; true where the draws are refused.
+bool refused(const Bets& bets, const std::string& kind, Outcome& outcome) {
+  const Bet* bet = bets.refuted();
+  if (bet == nullptr) return false;
+  Finding finding{.kind = kind, .tensor = "tokens", .text = bet->text()};
+  finding.index = {static_cast<std::int64_t>(bet->first_row())};
+  outcome.finding = std::move(finding);
+  return true;
 }
 
 double largest_slack(const Laws& laws) {
@@ -130,7 +134,6 @@ std::string note_of(const Case& c, const Laws& laws, const Bets& bets) {
 // Looks at each draw of its rows, and bets.
 struct Watcher {
   const Rows* rows;
-  const Bet* bet;
   std::function<void(std::size_t n, std::size_t token)> see;
 };
 
@@ -142,7 +145,7 @@ void watch_cells(const Rows& rows, const Laws& laws, std::size_t n, double slack
   const auto watch = [&](const std::string& cell_words, Partition partition) {
     std::vector<double> upper = log_upper(partition, law, slack), share;
     for (const double each : upper) share.push_back(std::exp(each));
-    Bet& bet = bets.add({rows.name, cell_words, std::move(share), partition.cells, 1});
+    Bet& bet = bets.add({rows.name, rows.members.front(), cell_words, std::move(share), partition.cells, 1});
     watchers.push_back(
         {&rows, &bet,
          [&bet, cell_of = std::move(partition.cell_of), upper = std::move(upper)](std::size_t, std::size_t token) {
@@ -164,8 +167,8 @@ void watch_places(const Rows& rows, Laws& laws, std::int64_t cells, Random& rand
                   std::vector<Watcher>& watchers) {
   const std::vector<double> share(static_cast<std::size_t>(cells), 1 / static_cast<double>(cells));
   for (const Order order : {Order::rank, Order::index, Order::hash}) {
-    Bet& bet = bets.add({rows.name, words(order, "the place"), share, cells, 1});
-    watchers.push_back({&rows, &bet, [&bet, &laws, &random, order, cells](std::size_t n, std::size_t token) {
+    Bet& bet = bets.add({rows.name, rows.members.front(), words(order, "the place"), share, cells, 1});
+    watchers.push_back({&rows, [&bet, &laws, &random, order, cells](std::size_t n, std::size_t token) {
                           bet.observe(laws.place(n, order, token, random.uniform(), cells),
                                       place_log_upper(laws.tokens(), cells, laws.slack(n)));
                         }});
@@ -192,12 +195,9 @@ Outcome check_rows(Expectation& expectation, const Subject& subject, bool small)
   for (std::int64_t k = 0; k < calls; ++k) {
     const auto tokens = sampler.drawn(sampler.new_seed());
     if (!tokens) return sampler.outcome;
-    for (const Watcher& watcher : watchers) {
+    for (const Watcher& watcher : watchers)
       for (const std::size_t n : watcher.rows->members) watcher.see(n, (*tokens)[n]);
-      if (!watcher.bet->refuted()) continue;
-      sampler.outcome.finding = refuted(*watcher.bet, "law", watcher.rows->members.front());
-      return sampler.outcome;
-    }
+    if (refused(bets, "law", sampler.outcome)) return sampler.outcome;
   }
   sampler.outcome.note = note_of(expectation.of(), laws, bets);
   return sampler.outcome;
@@ -208,11 +208,12 @@ Outcome check_rows(Expectation& expectation, const Subject& subject, bool small)
 // is inverted, and repeats tokens where a race of all tokens decides.
 class Dependence {
  public:
-  Dependence(const std::string& of, Laws& laws, double pairs, Bets& bets) : laws_(laws), cells_(pairs < 3000 ? 4 : 8) {
+  Dependence(const std::string& of, std::size_t first_row, Laws& laws, double pairs, Bets& bets)
+      : laws_(laws), cells_(pairs < 3000 ? 4 : 8) {
     const std::vector<double> share(static_cast<std::size_t>(cells_), 1 / static_cast<double>(cells_));
     for (const Order order : {Order::index, Order::rank})
-      places_.push_back({order, &bets.add({of, words(order, "the place"), share, cells_, cells_})});
-    repeats_ = &bets.add({of, "the earlier one's token came again", {}, 2, 1});
+      places_.push_back({order, &bets.add({of, first_row, words(order, "the place"), share, cells_, cells_})});
+    repeats_ = &bets.add({of, first_row, "the earlier one's token came again", {}, 2, 1});
   }
 
   void see(std::size_t earlier_row, std::size_t earlier, std::size_t later_row, std::size_t later, Random& random) {
@@ -222,12 +223,6 @@ class Dependence {
                    place_log_upper(laws_.tokens(), cells_, laws_.slack(later_row)), given);
     }
     repeats_->observe(later == earlier, repeats_log_upper(laws_.row(later_row), earlier, laws_.slack(later_row)));
-  }
-
-  const Bet* refuted() const {
-    for (const auto& [order, bet] : places_)
-      if (bet->refuted()) return bet;
-    return repeats_->refuted() ? repeats_ : nullptr;
   }
 
  private:
@@ -252,7 +247,7 @@ Outcome check_pairs(Expectation& expectation, const Subject& subject) {
   const auto watch = [&](const std::string& of, std::vector<std::pair<std::size_t, std::size_t>> pairs) {
     if (pairs.empty()) return;
     const double draws = static_cast<double>(pairs.size()) * static_cast<double>(calls);
-    kinds.push_back({std::move(pairs), std::make_unique<Dependence>(of, laws, draws, bets)});
+    kinds.push_back({std::move(pairs), std::make_unique<Dependence>(of, pairs.front().second, laws, draws, bets)});
   };
   for (const std::size_t lag : std::set<std::size_t>{1, 2, chunk, 2 * chunk, rows / 2, rows - 1}) {
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
@@ -268,11 +263,8 @@ Outcome check_pairs(Expectation& expectation, const Subject& subject) {
     for (const Pairs& pairs : kinds) {
       for (const auto& [earlier, later] : pairs.all)
         pairs.dependence->see(earlier, (*tokens)[earlier], later, (*tokens)[later], sampler.random);
-      const Bet* bet = pairs.dependence->refuted();
-      if (bet == nullptr) continue;
-      sampler.outcome.finding = refuted(*bet, "dependent", pairs.all.front().second);
-      return sampler.outcome;
     }
+    if (refused(bets, "dependent", sampler.outcome)) return sampler.outcome;
   }
   sampler.outcome.note = note_of(expectation.of(), laws, bets);
   return sampler.outcome;
@@ -346,16 +338,14 @@ Outcome check_seeds(Expectation& expectation, const Subject& subject) {
     if (!second) return false;
     for (std::size_t n = 0; n + later < laws.rows(); ++n)
       dependence.see(n + later, (*first)[n + later], n, (*second)[n], sampler.random);
-    const Bet* bet = dependence.refuted();
-    if (bet == nullptr) return true;
-    sampler.outcome.finding = refuted(*bet, "stale-seed", 0);
+    if (!refused(bets, "stale-seed", sampler.outcome)) return true;
     sampler.outcome.finding->text += fmt::format("; the last two were {} and {}", seed, other);
     return false;
   };
   const double pairs = pairs_each * static_cast<double>(laws.rows());
   for (const Related& related : related_seeds(sampler.seeds(), sampler.chunk())) {
     if (related.later >= laws.rows()) continue;
-    Dependence& dependence = kept.emplace_back(related.of, laws, pairs, bets);
+    Dependence& dependence = kept.emplace_back(related.of, 0, laws, pairs, bets);
     std::set<std::uint64_t> used;  // no draw is bet on twice
     for (int k = 0; k < pairs_each;) {
       const std::uint64_t seed = sampler.any_seed(), other = related.other(seed, sampler.random);
@@ -366,7 +356,7 @@ Outcome check_seeds(Expectation& expectation, const Subject& subject) {
     }
   }
   // Seeds by themselves: where a stream takes 0 for something else, and where fewer bits or a sign end.
-  Dependence& from_0 = kept.emplace_back("seed 0 and an end of the range", laws, pairs, bets);
+  Dependence& from_0 = kept.emplace_back("seed 0 and an end of the range", 0, laws, pairs, bets);
   for (const std::uint64_t other :
        {std::uint64_t{1}, sampler.seeds() / 2 - 1, sampler.seeds() / 2, sampler.seeds() - 1})
     if (!see(from_0, 0, other, 0)) return sampler.outcome;

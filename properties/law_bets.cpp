@@ -80,8 +80,10 @@ std::int64_t Laws::place(std::size_t n, Order order, std::size_t token, double u
   return fractus::place(table[n][token], law[token], uniform, cells);
 }
 
-Bet::Bet(std::string of, std::string cell_words, std::vector<double> share, std::int64_t cells, std::int64_t contexts)
+Bet::Bet(std::string of, std::size_t first_row, std::string cell_words, std::vector<double> share, std::int64_t cells,
+         std::int64_t contexts)
     : of_(std::move(of)),
+      first_row_(first_row),
       cell_words_(std::move(cell_words)),
       share_(std::move(share)),
       cells_(cells),
@@ -141,6 +143,13 @@ Bet& Bets::add(Bet bet) {
     throw std::logic_error("law: more e-processes than the level of the run is divided among");
   bets_.push_back(std::make_unique<Bet>(std::move(bet)));
   return *bets_.back();
+}
+
+const Bet* Bets::refuted() const {
+  const Bet* most = nullptr;
+  for (const auto& bet : bets_)
+    if (bet->refuted() && (most == nullptr || bet->log_largest() > most->log_largest())) most = bet.get();
+  return most;
 }
 
 std::string Bets::note(double slack) const {

@@ -54,14 +54,18 @@ class Laws {
 // An e-process, what it is of, and what it has seen.
 class Bet {
  public:
-  // `share`: the null's probability of each cell; empty where it differs from draw to draw (repeats).
-  Bet(std::string of, std::string cell_words, std::vector<double> share, std::int64_t cells, std::int64_t contexts);
+  // `first_row`: for the finding. `share`: the null's probability of each cell; empty where it differs from draw to
+  // draw (repeats).
+  Bet(std::string of, std::size_t first_row, std::string cell_words, std::vector<double> share, std::int64_t cells,
+      std::int64_t contexts);
 
   void observe(std::int64_t cell, double log_upper, std::int64_t context = 0);
   void observe(bool again, const Repeats& upper);
 
   bool refuted() const { return run_level.refutes(process_); }
+  double log_largest() const { return process_.log_largest(); }
   const std::string& of() const { return of_; }
+  std::size_t first_row() const { return first_row_; }
   std::int64_t draws() const { return process_.draws(); }
   // The smallest total variation in its cells that would have shown (smallest_shown); 1 for repeats, which claim none.
   double shown(double slack) const;
@@ -69,7 +73,9 @@ class Bet {
   std::string text() const;
 
  private:
-  std::string of_, cell_words_;
+  std::string of_;
+  std::size_t first_row_;
+  std::string cell_words_;
   std::vector<double> share_;
   std::int64_t cells_, contexts_;
   EProcess process_;
@@ -81,6 +87,8 @@ class Bets {
  public:
   // Throws std::logic_error beyond most_bets.
   Bet& add(Bet bet);
+  // Of those that refuse, the one that does most; null where none does.
+  const Bet* refuted() const;
   // "all rows 6000 draws, 0.031; ...": by what a bet is of, the draws and the smallest total variation shown.
   std::string note(double slack) const;
 

@@ -21,7 +21,7 @@ using Law = std::vector<double>;
 
 std::int64_t place(const Law& law, Order order, std::uint64_t salt, std::size_t token, double uniform,
                    std::int64_t cells) {
-  return place(accumulated(law, order, salt)[token], law[token], uniform, cells);
+  return fractus::place(accumulated(law, order, salt)[token], law[token], uniform, cells);
 }
 
 constexpr std::int64_t chunk = 16, rows = 48;
