@@ -159,7 +159,7 @@ void Dense<Companion<judged>>::set_row(std::size_t r, const Row<Companion<judged
 }
 
 template <DType judged>
-Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b, int threads) {
+Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b, int threads, Sums sums) {
   using B = Bound<judged>;
   const std::size_t N = a.rows(), M = b.rows(), K = a.columns();
   Stored<judged> result(N, M, threads);
@@ -181,7 +181,8 @@ Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b
       for (std::size_t c = 0; c < count; ++c) {
         // Underflow of the product of grids to 0, or a sum that is infinite, is no certificate.
         const double grid = a_bound.grids[r] * b_bound.grids[c], m = enlarged(bound[r * count + c]);
-        const bool exact = grid >= smallest_subnormal(judged) && m <= grid * significand_end && m < unbounded;
+        const bool exact = sums == Sums::exact_where_certain && grid >= smallest_subnormal(judged) &&
+                           m <= grid * significand_end && m < unbounded;
         result.e[r * M + first + c] = exact ? 0 : roundings * m + floor;
       }
   });
@@ -255,8 +256,10 @@ template struct Stored<DType::float32>;
 template struct Stored<DType::float64>;
 template class Dense<Companion<DType::float32>>;
 template class Dense<Companion<DType::float64>>;
-template Stored<DType::float32> times_transposed(const Leaves<DType::float32>&, const Leaves<DType::float32>&, int);
-template Stored<DType::float64> times_transposed(const Leaves<DType::float64>&, const Leaves<DType::float64>&, int);
+template Stored<DType::float32> times_transposed(const Leaves<DType::float32>&, const Leaves<DType::float32>&, int,
+                                                 Sums);
+template Stored<DType::float64> times_transposed(const Leaves<DType::float64>&, const Leaves<DType::float64>&, int,
+                                                 Sums);
 template Stored<DType::float32> times(const Dense<Companion<DType::float32>>&, const Leaves<DType::float32>&,
                                       std::size_t, int);
 template Stored<DType::float64> times(const Dense<Companion<DType::float64>>&, const Leaves<DType::float64>&,

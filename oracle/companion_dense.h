@@ -62,9 +62,12 @@ class Dense<Companion<judged>> {
 };
 
 // a b^T. Where no order of the sum of products rounds, e is 0: all terms are multiples of the product of the grids of
-// a's row and b's row, and together at most 2^p of it (lattice.h).
+// a's row and b's row, and together at most 2^p of it (lattice.h). A kernel that scales a or b first has no such grid:
+// with Sums::rounded e counts roundings everywhere.
+enum class Sums { exact_where_certain, rounded };
 template <DType judged>
-Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b, int threads);
+Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b, int threads,
+                                Sums sums = Sums::exact_where_certain);
 
 // a b and a^T b
 template <DType judged>

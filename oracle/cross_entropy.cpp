@@ -58,9 +58,14 @@ double tolerance_of(double error) {
 
 // A stored matrix as a tensor. The two may be a gigabyte together and are not copied where the base is double.
 template <DType judged>
-ExpectedTensor tensor(std::string name, const Shape& shape, Stored<judged>&& x) {
+ExpectedTensor tensor(std::string name, const Shape& shape, Stored<judged>&& x, int threads) {
   ExpectedTensor result{std::move(name), shape, {}, {}, std::move(x.e)};
-  for (double& tolerance : result.tolerance) tolerance = tolerance_of(tolerance);
+  for_each(x.rows(), threads, [&](std::size_t r) {
+    for (std::size_t c = 0; c < x.columns(); ++c) {
+      double& tolerance = result.tolerance[r * x.columns() + c];
+      tolerance = tolerance_of(tolerance);
+    }
+  });
   if constexpr (std::is_same_v<Base<judged>, double>) {
     result.value = std::move(x.v);
   } else {
@@ -86,18 +91,22 @@ Expected expected_in(const Question& question) {
   Expected expected;
   expected.dtype = judged;
   // The base evaluates as a kernel of its own unit roundoff would, and errors grow at least linearly in that: see
-  // linear_attention.cpp. Its own sums are in any order, so that where a shorter chain is declared the same sums round
-  // up to so many times more often than the tolerance counts.
-  const double any_order = static_cast<double>(call.V) / static_cast<double>(chain.additions + 1);
-  expected.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged) * any_order;
+  // linear_attention.cpp. Its own sums over the vocabulary are in any order and never rescaled, so where a shorter
+  // chain is declared they may round more often than the tolerance counts (more by this ratio in s, and by less in dh,
+  // whose paths are longer by as much on either side).
+  const double own = static_cast<double>(call.V) - 1 + library_roundings,
+               counted = static_cast<double>(chain.additions) + library_roundings +
+                         rescaling_roundings * static_cast<double>(chain.rescalings);
+  expected.radius_per_tolerance =
+      2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged) * std::max(1.0, own / counted);
 
   Stored<judged> loss(1, 1, 1);
   loss.v[0] = result.loss.v;
   loss.e[0] = error(result.loss);
-  expected.outputs.push_back(tensor("loss", {}, std::move(loss)));
+  expected.outputs.push_back(tensor("loss", {}, std::move(loss), 1));
   if (g) {
-    expected.gradients.push_back(tensor("dh", call.h.shape, std::move(*result.dh)));
-    expected.gradients.push_back(tensor("dW", call.W.shape, std::move(*result.dW)));
+    expected.gradients.push_back(tensor("dh", call.h.shape, std::move(*result.dh), question.threads));
+    expected.gradients.push_back(tensor("dW", call.W.shape, std::move(*result.dW), question.threads));
     expected.gradients.push_back(std::nullopt);
   }
   return expected;

@@ -12,8 +12,8 @@ namespace fractus::oracle::sample_tokens {
 namespace {
 
 // x / temperature. The temperature is rounded once and may be applied as a reciprocal: 3 roundings of x. Applied to h
-// instead, they are roundings of |h||W|; where the logits carry an error at all it is gamma(d + 1) times that, so 3 of
-// them are at most 3/(d + 1) of it.
+// instead, they are roundings of |h||W|, of which the logits' error is gamma(d + 1) times, so 3 of them are at most
+// 3/(d + 1) of it.
 template <DType judged>
 void divide(Row<Companion<judged>>& x, double temperature, std::size_t d) {
   const double of_h = 3 / static_cast<double>(d + 1) * (1 + 0x1p-10), rounding = gamma<judged>(3);
@@ -41,8 +41,8 @@ template <DType judged>
 Law law_in(const Array& h, const Array& W, double temperature, int threads) {
   const auto N = static_cast<std::size_t>(h.shape[0]), d = static_cast<std::size_t>(h.shape[1]),
              V = static_cast<std::size_t>(W.shape[0]);
-  const Stored<judged> x =
-      times_transposed(Leaves<judged>{h.values.data(), N, d}, Leaves<judged>{W.values.data(), V, d}, threads);
+  const Stored<judged> x = times_transposed(Leaves<judged>{h.values.data(), N, d},
+                                            Leaves<judged>{W.values.data(), V, d}, threads, Sums::rounded);
   const Chain chain{V - 1, std::min<std::size_t>(V - 1, cross_entropy::most_rescalings)};
   Law law{std::vector<double>(N * V), std::vector<double>(N)};
   for_each(N, threads, [&](std::size_t n) {

@@ -2,6 +2,9 @@
 
 namespace fractus {
 
+namespace cross_entropy {
+const Driver& driver();
+}
 namespace linear_attention {
 const Driver& driver();
 }
@@ -10,7 +13,8 @@ const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver(), &sample_tokens::driver()};
+  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
+                                              &sample_tokens::driver()};
   return all;
 }
 

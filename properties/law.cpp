@@ -146,12 +146,11 @@ void watch_cells(const Rows& rows, const Laws& laws, std::size_t n, double slack
     std::vector<double> upper = log_upper(partition, law, slack), share;
     for (const double each : upper) share.push_back(std::exp(each));
     Bet& bet = bets.add({rows.name, rows.members.front(), cell_words, std::move(share), partition.cells, 1});
-    watchers.push_back(
-        {&rows, &bet,
-         [&bet, cell_of = std::move(partition.cell_of), upper = std::move(upper)](std::size_t, std::size_t token) {
-           const std::int32_t cell = cell_of[token];
-           bet.observe(cell, upper[static_cast<std::size_t>(cell)]);
-         }});
+    watchers.push_back({&rows, [&bet, cell_of = std::move(partition.cell_of), upper = std::move(upper)](
+                                   std::size_t, std::size_t token) {
+                          const std::int32_t cell = cell_of[token];
+                          bet.observe(cell, upper[static_cast<std::size_t>(cell)]);
+                        }});
   };
   if (small) watch("the token", by_token(V));
   for (const std::int64_t cells : {8, 64}) {
@@ -247,7 +246,8 @@ Outcome check_pairs(Expectation& expectation, const Subject& subject) {
   const auto watch = [&](const std::string& of, std::vector<std::pair<std::size_t, std::size_t>> pairs) {
     if (pairs.empty()) return;
     const double draws = static_cast<double>(pairs.size()) * static_cast<double>(calls);
-    kinds.push_back({std::move(pairs), std::make_unique<Dependence>(of, pairs.front().second, laws, draws, bets)});
+    auto dependence = std::make_unique<Dependence>(of, pairs.front().second, laws, draws, bets);
+    kinds.push_back({std::move(pairs), std::move(dependence)});
   };
   for (const std::size_t lag : std::set<std::size_t>{1, 2, chunk, 2 * chunk, rows / 2, rows - 1}) {
     std::vector<std::pair<std::size_t, std::size_t>> pairs;

@@ -79,21 +79,21 @@ void expect_mostly_bounded(const Tally& tally) {
 // Protects: no false alarm in float32, whatever the order of evaluation and however the logits lie.
 TEST(CrossEntropyCompanion, BoundsEveryCorrectOrderInFloat32) {
   Tally tally;
-  EXPECT_TRUE(holds(3000, [&](const Draw& draw) { return every_order_is_equal(draw, DType::float32, tally); }));
+  EXPECT_TRUE(holds(4000, [&](const Draw& draw) { return every_order_is_equal(draw, DType::float32, tally); }));
   expect_mostly_bounded(tally);
 }
 
 // Protects: the same where sums have many terms and the bound has room to be wrong.
 TEST(CrossEntropyCompanion, BoundsEveryCorrectOrderOfLongSums) {
   Tally tally;
-  EXPECT_TRUE(holds(60, [&] { return every_order_is_equal(*draws(20, 40, 1500), DType::float32, tally); }));
+  EXPECT_TRUE(holds(30, [&] { return every_order_is_equal(*draws(20, 40, 1500), DType::float32, tally); }));
   expect_mostly_bounded(tally);
 }
 
 // Protects: the same for float64 candidates, whose values come in two parts.
 TEST(CrossEntropyCompanion, BoundsEveryCorrectOrderInFloat64) {
   Tally tally;
-  EXPECT_TRUE(holds(600, [&](const Draw& draw) { return every_order_is_equal(draw, DType::float64, tally); }));
+  EXPECT_TRUE(holds(1500, [&](const Draw& draw) { return every_order_is_equal(draw, DType::float64, tally); }));
   expect_mostly_bounded(tally);
 }
 
@@ -151,12 +151,14 @@ TEST(CrossEntropyCompanion, RefusesFaults) {
   EXPECT_GT(found[2], 1);
 }
 
-// Logits that no order rounds, around `offset`: multiples of 1/8.
+// Logits that no order rounds, around `offset`: multiples of 1/8. Few of them, since 50 in any order may lose as much
+// as the shift does.
 Question exact_logits(double offset) {
-  Question question = made({4, 3, 50, Fill::exact, 9}, DType::float32);
+  constexpr std::size_t V = 6;
+  Question question = made({4, 3, V, Fill::exact, 9}, DType::float32);
   Values values(1);
   fill_with(*question.inputs[1], [&] { return std::trunc(values.uniform(-8, 9)) / 8; });
-  for (std::size_t i = 0; i < 50; ++i) question.inputs[1]->values[3 * i] += offset;
+  for (std::size_t i = 0; i < V; ++i) question.inputs[1]->values[3 * i] += offset;
   set_first(*question.inputs[0], 1);
   return question;
 }
@@ -191,8 +193,9 @@ TEST(CrossEntropyCompanion, ADeclaredDepthNarrows) {
   EXPECT_LT(declared.outputs[0].tolerance[0], any / 10);
   Tally tally;
   for (const Order& order : orders())
-    if (order.sum == Sum::pairwise && order.softmax == Softmax::two_pass)
+    if (order.sum == Sum::pairwise && order.softmax == Softmax::two_pass) {
       EXPECT_EQ(refusal(declared, order, evaluated(question, order), tally), "");
+    }
   EXPECT_GT(tally.elements, 0);
 }
 
