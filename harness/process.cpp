@@ -38,7 +38,7 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"kernel", call.kernel},
           {"form", call.form},
           {"settings", call.settings},
-          {"scalars", call.scalars},
+          {"scalars", protocol::json_of(call.scalars)},
           {"tied", call.tied ? Json{{"input", call.tied->input}, {"from", call.tied->from}, {"rows", call.tied->rows}}
                              : Json()},
           {"threads", call.threads},

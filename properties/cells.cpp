@@ -79,29 +79,47 @@ std::vector<double> log_upper(const Partition& partition, std::span<const double
   return mass;
 }
 
-std::int64_t place(std::span<const double> law, Order order, std::uint64_t salt, std::size_t token, double uniform,
-                   std::int64_t cells) {
-  double before = 0;
+std::vector<double> accumulated(std::span<const double> law, Order order, std::uint64_t salt) {
+  std::vector<std::size_t> tokens(law.size());
+  std::iota(tokens.begin(), tokens.end(), std::size_t{0});
+  if (order == Order::rank)
+    std::stable_sort(tokens.begin(), tokens.end(), [&](std::size_t a, std::size_t b) { return law[a] > law[b]; });
+  else if (order == Order::hash)  // one to one on 64 bits, so there are no ties
+    std::sort(tokens.begin(), tokens.end(),
+              [&](std::size_t a, std::size_t b) { return hash(a ^ salt) < hash(b ^ salt); });
+  std::vector<double> before(law.size());
+  double sum = 0;
+  for (const std::size_t token : tokens) {
+    before[token] = sum;
+    sum += law[token];
+  }
+  return before;
+}
+
+double before(std::span<const double> law, Order order, std::uint64_t salt, std::size_t token) {
+  double sum = 0;
   if (order == Order::index) {
-    before = std::accumulate(law.begin(), law.begin() + static_cast<std::ptrdiff_t>(token), 0.0);
+    sum = std::accumulate(law.begin(), law.begin() + static_cast<std::ptrdiff_t>(token), 0.0);
   } else if (order == Order::rank) {
     for (std::size_t other = 0; other < law.size(); ++other)
-      if (law[other] > law[token] || (law[other] == law[token] && other < token)) before += law[other];
+      if (law[other] > law[token] || (law[other] == law[token] && other < token)) sum += law[other];
   } else {
-    // One to one on 64 bits, so there are no ties.
     const std::uint64_t own = hash(token ^ salt);
     for (std::size_t other = 0; other < law.size(); ++other)
-      if (hash(other ^ salt) < own) before += law[other];
+      if (hash(other ^ salt) < own) sum += law[other];
   }
-  const auto cell = static_cast<std::int64_t>((before + uniform * law[token]) * static_cast<double>(cells));
-  return std::min(cell, cells - 1);
+  return sum;
+}
+
+std::int64_t place(double before, double probability, double uniform, std::int64_t cells) {
+  return std::min(static_cast<std::int64_t>((before + uniform * probability) * static_cast<double>(cells)), cells - 1);
 }
 
 double place_log_upper(std::size_t tokens, std::int64_t cells, double slack) {
   // A point of a token's interval is computed to within the error of a sum of probabilities. The true intervals tile
   // [0, 1), so what a cell gains are points that truly lie as close as that to one of its two ends.
   const double gained = 2 * static_cast<double>(cells) * sum_slack(tokens);
-  return -std::log(static_cast<double>(cells)) + slack + gained;
+  return std::min(-std::log(static_cast<double>(cells)) + slack + gained, 0.0);
 }
 
 Repeats repeats_log_upper(std::span<const double> law, std::size_t token, double slack) {

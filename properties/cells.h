@@ -32,10 +32,13 @@ std::vector<double> log_upper(const Partition& partition, std::span<const double
 // The order in which a law is accumulated, with the same aims as the partitions above.
 enum class Order { rank, index, hash };
 
+// What lies before a token in that order, O(V), and before each, O(V log V): where a row is drawn from many times.
+double before(std::span<const double> law, Order order, std::uint64_t salt, std::size_t token);
+std::vector<double> accumulated(std::span<const double> law, Order order, std::uint64_t salt);
+
 // The randomized probability integral transform (Rueschendorf 1981): of `cells` equal cells of [0, 1) that in which
-// `uniform`, a number in [0, 1) of our own drawing, puts the token. O(tokens).
-std::int64_t place(std::span<const double> law, Order order, std::uint64_t salt, std::size_t token, double uniform,
-                   std::int64_t cells);
+// `uniform`, a number in [0, 1) of our own drawing, puts the token that has `before` before it.
+std::int64_t place(double before, double probability, double uniform, std::int64_t cells);
 // Log-probability of each place, at most.
 double place_log_upper(std::size_t tokens, std::int64_t cells, double slack);
 

@@ -8,9 +8,13 @@ const Driver& driver();
 namespace linear_attention {
 const Driver& driver();
 }
+namespace sample_tokens {
+const Driver& driver();
+}
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver()};
+  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
+                                              &sample_tokens::driver()};
   return all;
 }
 

@@ -56,6 +56,14 @@ struct Flat {
   std::string text;  // of the bound: "one chunk's logits"
 };
 
+// A call whose draws are put to the test of their law again and again, under other seeds.
+struct Draws {
+  std::string variant;  // of the property law
+  std::string fill;
+  Dims dims;
+  bool each_dtype = false;  // the law is hardly a matter of dtype: some are enough
+};
+
 struct Driver {
   const Contract* contract = nullptr;
 
@@ -105,6 +113,10 @@ struct Driver {
   std::function<Exactness(const Problem&, DType)> exactness;
   // Of a draw: the law of each row, and by how much a right kernel's own roundings may move it.
   std::function<oracle::Law(const Problem&, DType)> law;
+  std::string seed_scalar;   // what the draws follow from
+  double seeds = 0;          // it is a whole number below this
+  std::string chunk_symbol;  // so many rows are worked on at a time; all where it is 0
+  std::function<std::vector<Draws>(std::int64_t block, bool live)> draws;
 };
 
 const std::vector<const Driver*>& drivers();

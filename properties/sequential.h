@@ -13,11 +13,13 @@
 #include <limits>
 #include <vector>
 
+#include "oracle/law.h"
+
 namespace fractus {
 
-// Below this a probability is none: a draw of such a token refuses by itself. A right kernel's own rounding is bounded
-// relatively above it and by its double below it, so n draws of V tokens do this with probability at most n V 2^-99.
-inline constexpr double least_probability = 0x1p-100;
+// A draw of a token below this refuses by itself. A right kernel's own rounding is bounded relatively above it and by
+// its double below it, so n draws of V tokens do this with probability at most n V 2^-99.
+using oracle::least_probability;
 
 // The bets of Krichevsky and Trofimov (1981) on which cell comes next: (count + 1/2) / (draws + cells/2), the
 // predictions of the mixture of all categorical laws by Dirichlet(1/2, ..., 1/2). They divide by the null's probability

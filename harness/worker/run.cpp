@@ -329,7 +329,7 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
     if (!problem.settings.contains(key)) throw std::invalid_argument(fmt::format("{} has no setting '{}'", form, key));
     problem.settings[key] = value;
   }
-  request.at("scalars").get_to(problem.scalars);
+  problem.scalars = protocol::scalars_from(request.at("scalars"));
   request.at("threads").get_to(problem.threads);
   request.at("backward_twice").get_to(problem.backward_twice);
   request.at("watch_memory").get_to(problem.watch_memory);

@@ -18,6 +18,12 @@ namespace fractus {
 namespace {
 
 using Law = std::vector<double>;
+
+std::int64_t place(const Law& law, Order order, std::uint64_t salt, std::size_t token, double uniform,
+                   std::int64_t cells) {
+  return fractus::place(accumulated(law, order, salt)[token], law[token], uniform, cells);
+}
+
 constexpr std::int64_t chunk = 16, rows = 48;
 const Level level{1e-6, 500};
 
