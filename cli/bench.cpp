@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "bench/attention.h"
+#include "bench/cross_entropy.h"
 #include "bench/oracle.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
@@ -74,6 +75,40 @@ int bench_attention(const Options& options) {
   return 0;
 }
 
+int bench_cross_entropy(const Options& options) {
+  const Workshop workshop;
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  const auto progress = [](const bench::LossCell& cell) {
+    say(fmt::format("{} N {} ce_chunk {}: {}\n", cell.form, cell.rows, cell.ce_chunk, cell.status));
+  };
+  const std::vector<bench::LossCell> cells = bench::measure_cross_entropy(workshop, threads, progress);
+
+  std::string text = fmt::format(
+      "d 1280, V 50257, float32, forward and both gradients, {} threads, medians of interleaved runs\n", threads);
+  text += fmt::format("  {:<18} {:>5} {:>8} {:>8} {:>11} {:>8} {:>8} {:>8}\n", "form", "N", "ce_chunk", "fwd s",
+                      "fwd+bwd s", "/ dense", "peak MB", "/ dense");
+  json table = json::array();
+  for (const bench::LossCell& cell : cells) {
+    json entry{{"form", cell.form}, {"N", cell.rows}, {"ce_chunk", cell.ce_chunk}, {"status", cell.status}};
+    if (cell.status == "ok") {
+      const bench::LossCell none;
+      const bench::LossCell* beside = bench::dense_beside(cells, cell);
+      const bench::LossCell& dense = beside != nullptr ? *beside : none;
+      text += fmt::format("  {:<18} {:>5} {:>8} {:>8.2f} {:>11.2f} {:>8} {:>8.0f} {:>8}\n", cell.form, cell.rows,
+                          cell.ce_chunk, cell.forward_seconds, cell.seconds, ratio(cell.seconds, dense.seconds),
+                          cell.peak_mb, ratio(cell.peak_mb, dense.peak_mb));
+      entry.update({{"forward_seconds", cell.forward_seconds}, {"seconds", cell.seconds}, {"peak_mb", cell.peak_mb}});
+      if (beside != nullptr)
+        entry.update({{"ratio_seconds", cell.seconds / dense.seconds}, {"ratio_peak", cell.peak_mb / dense.peak_mb}});
+    } else {
+      text += fmt::format("  {:<18} {:>5} {:>8} {}\n", cell.form, cell.rows, cell.ce_chunk, cell.status);
+    }
+    table.push_back(entry);
+  }
+  show(options, text, {{"threads", threads}, {"cells", table}});
+  return 0;
+}
+
 }  // namespace
 
 void show(const Options& options, const std::string& text, const json& figures) {
@@ -83,14 +118,15 @@ void show(const Options& options, const std::string& text, const json& figures) 
 
 int bench(const Options& options) {
   if (options.what == "power") return bench_power(options);
-  if (options.what != "oracle" && options.what != "attention")
-    unknown("measurement", options.what, {"oracle", "attention", "power"});
+  if (options.what != "oracle" && options.what != "attention" && options.what != "cross_entropy")
+    unknown("measurement", options.what, {"oracle", "attention", "cross_entropy", "power"});
   const Options none;
   if (!options.file.empty() || !options.kernel.empty() || options.preset != none.preset || options.seed != none.seed ||
       !options.dtype.empty() || !options.budget.empty() || !options.waive.empty())
     throw UsageError(
         fmt::format("bench {} takes --json alone; a file and a battery's options are for bench power", options.what));
-  return options.what == "oracle" ? bench_oracle(options) : bench_attention(options);
+  if (options.what == "oracle") return bench_oracle(options);
+  return options.what == "attention" ? bench_attention(options) : bench_cross_entropy(options);
 }
 
 }  // namespace fractus::cli

@@ -8,7 +8,8 @@
 
 namespace fractus::cli {
 
-// `bench oracle`, `bench attention` and `bench power`; see docs/measurements.md for what they print.
+// `bench oracle`, `bench attention`, `bench cross_entropy` and `bench power`; see docs/measurements.md for what they
+// print.
 int bench(const Options& options);
 
 int bench_power(const Options& options);

@@ -27,7 +27,8 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify --candidate mine.pt2 --forward-only --dtype float32   an exported package, which has no gradients
   ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
   ./fractus-verify bench attention                            time and memory at the training run's shapes
-  ./fractus-verify bench power                                the same beside gradcheck, assert_close and relative RMS
+  ./fractus-verify bench cross_entropy                        the same for the loss, beside the dense form
+  ./fractus-verify bench power                                the plan beside gradcheck, assert_close and relative RMS
 
 Exit status: 0 EQUIVALENT, 1 DIFFERENT, 2 UNDECIDED, 3 MISTRUSTED, 4 FAILED, 64 bad usage, 70 a failure of our own.)";
 
@@ -115,8 +116,10 @@ int run(int argc, char** argv) {
   add_preset(*battery, o);
   battery->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 
-  CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention, power");
-  bench->add_option("WHAT", o.what, "oracle, attention, or power: what other tools see of known-wrong functions")
+  CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention, cross_entropy, power");
+  bench
+      ->add_option("WHAT", o.what,
+                   "oracle, attention, cross_entropy, or power: what other tools see of known-wrong functions")
       ->required();
   bench->add_option("PATH", o.file, "for power: a file as for battery [bench/functions/linear_attention.py]");
   bench->add_option("--kernel", o.kernel, "for power: the kernel, where the file is not named after it");
