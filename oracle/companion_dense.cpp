@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "oracle/large_vector.h"
 #include "oracle/multiply.h"
 #include "oracle/parallel.h"
 
@@ -61,20 +62,24 @@ class InBase {
   const Base<judged>* data_;
 };
 
-// The grid of a row: what the last bit that is set in any of its entries is worth; infinity where all are 0. Entries
-// below 2^-970 make it 0, which certifies nothing.
-double grid_of(const double* x, std::size_t columns) {
+// The grid of a row: what the last bit that is set in any of its entries is worth; infinity where all are 0. It is 0,
+// which certifies nothing, where an entry lies below 2^-970, and where it is less than `least`: the scan ends there.
+double grid_of(const double* x, std::size_t columns, double least) {
+  constexpr std::size_t at_once = 64;
   double grid = std::numeric_limits<double>::infinity();
+  for (std::size_t first = 0; first < columns; first += at_once) {
 #pragma omp simd reduction(min : grid)
-  for (std::size_t c = 0; c < columns; ++c) {
-    const auto bits = std::bit_cast<std::uint64_t>(x[c]);
-    const std::uint64_t exponent = bits >> 52 & 0x7ff,
-                        significand = (bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52;
-    const auto last = static_cast<std::int64_t>(significand & -significand);
-    // 2^(exponent - 1075), the worth of the significand's lowest bit
-    const double unit = exponent > 52 ? std::bit_cast<double>((exponent - 52) << 52) : 0;
-    const double worth = x[c] == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(last) * unit;
-    grid = std::min(grid, worth);
+    for (std::size_t c = first; c < std::min(columns, first + at_once); ++c) {
+      const auto bits = std::bit_cast<std::uint64_t>(x[c]);
+      const std::uint64_t exponent = bits >> 52 & 0x7ff,
+                          significand = (bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52;
+      const auto last = static_cast<std::int64_t>(significand & -significand);
+      // 2^(exponent - 1075), the worth of the significand's lowest bit
+      const double unit = exponent > 52 ? std::bit_cast<double>((exponent - 52) << 52) : 0;
+      const double worth = x[c] == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(last) * unit;
+      grid = std::min(grid, worth);
+    }
+    if (grid < least) return 0;
   }
   return grid;
 }
@@ -99,7 +104,8 @@ struct Magnitudes {
         largest = std::max(largest, magnitude);
       }
       most = std::max(most, largest);
-      if (with_grids) grids[r] = grid_of(x, columns);
+      // A term of the largest entry is at least that many grids of the other factor: beyond 2^p no sum is certified.
+      if (with_grids) grids[r] = grid_of(x, columns, std::ldexp(largest, -significand_bits(judged)));
     }
   }
   Block<Bound<judged>> block(bool transposed = false) const {
@@ -130,12 +136,11 @@ double largest_of(const std::vector<double>& x) { return x.empty() ? 0 : *std::m
 
 template <DType judged>
 Stored<judged>::Stored(std::size_t rows, std::size_t columns, int threads) : row_count(rows), column_count(columns) {
-  // The first touch of its pages is most of what such a vector costs.
   for_each(2, threads, [&](std::size_t i) {
     if (i == 0)
-      v.resize(rows * columns);
+      v = large_vector<Base<judged>>(rows * columns);
     else
-      e.resize(rows * columns);
+      e = large_vector<double>(rows * columns);
   });
 }
 
