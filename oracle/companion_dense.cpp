@@ -192,9 +192,10 @@ Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b
     for (std::size_t r = 0; r < N; ++r) {
       double* to = result.e.data() + r * M + first;
       for (std::size_t c = 0; c < count; ++c) {
-        // Underflow of the product of grids to 0, or a sum without a bound, is no certificate.
+        // Underflow of the product of grids to 0, or a sum without a bound, is no certificate; a row of zeros is one.
         const double grid = a_bound.grids[r] * b_bound.grids[c], m = enlarged(bound[r * count + c]);
-        const bool exact = grid >= smallest_subnormal(judged) && m <= grid * significand_end && m < unbounded;
+        const bool exact = a_bound.grids[r] > std::numeric_limits<double>::max() ||
+                           (grid >= smallest_subnormal(judged) && m <= grid * significand_end && m < unbounded);
         to[c] = exact ? 0 : roundings * m + floor;
       }
     }
