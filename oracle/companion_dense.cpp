@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "oracle/large_vector.h"
 #include "oracle/multiply.h"
 #include "oracle/parallel.h"
 
@@ -15,22 +16,24 @@ std::size_t blocks_of(std::size_t size) { return (size + block_size - 1) / block
 
 // The computed sum of K products of nonnegative terms, in any order, is at least 1 - gamma(K) of the true one (Higham,
 // 3.1); where products or terms fall below the normal range, each loses at most that. 4 roundings more are for the
-// enlargement itself.
+// terms and for the enlargement itself, 2^-29 for what e was summed up from in double. What is too large to say
+// anything, or no number, is no bound.
 template <class B>
 class Enlarged {
  public:
-  explicit Enlarged(std::size_t K)
-      : factor_(1 / (1 - 2 * static_cast<double>(K + 4) * unit)),
-        floor_(static_cast<double>(K) * static_cast<double>(std::numeric_limits<B>::min()) * 2),
-        bounded_(2 * static_cast<double>(K + 4) * unit < 0.5) {}
+  // `floor` is added to every sum.
+  Enlarged(std::size_t K, double floor)
+      : share_(2 * (static_cast<double>(K) + 4) * static_cast<double>(std::numeric_limits<B>::epsilon()) / 2),
+        factor_((1 + 0x1p-29) / (1 - share_)),
+        floor_(static_cast<double>(K) * static_cast<double>(std::numeric_limits<B>::min()) * 2 + floor),
+        end_(share_ < 0.5 ? 1e100 : 0) {}
   double operator()(B computed) const {
-    return bounded_ ? static_cast<double>(computed) * factor_ + floor_ : std::numeric_limits<double>::infinity();
+    const double bound = static_cast<double>(computed) * factor_ + floor_;
+    return bound < end_ ? bound : std::numeric_limits<double>::infinity();
   }
 
  private:
-  static constexpr double unit = static_cast<double>(std::numeric_limits<B>::epsilon()) / 2;
-  double factor_, floor_;
-  bool bounded_;
+  double share_, factor_, floor_, end_;
 };
 
 // A bound in its own type, not below x.
@@ -59,8 +62,29 @@ class InBase {
   const Base<judged>* data_;
 };
 
-// Magnitudes of leaves as bounds, and of each row the grid: the worth of the last bit that is set in any of its entries
-// (infinity: all are 0).
+// The grid of a row: what the last bit that is set in any of its entries is worth; infinity where all are 0. It is 0,
+// which certifies nothing, where an entry lies below 2^-970, and where it is less than `least`: the scan ends there.
+double grid_of(const double* x, std::size_t columns, double least) {
+  constexpr std::size_t at_once = 64;
+  double grid = std::numeric_limits<double>::infinity();
+  for (std::size_t first = 0; first < columns; first += at_once) {
+#pragma omp simd reduction(min : grid)
+    for (std::size_t c = first; c < std::min(columns, first + at_once); ++c) {
+      const auto bits = std::bit_cast<std::uint64_t>(x[c]);
+      const std::uint64_t exponent = bits >> 52 & 0x7ff,
+                          significand = (bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52;
+      const auto last = static_cast<std::int64_t>(significand & -significand);
+      // 2^(exponent - 1075), the worth of the significand's lowest bit
+      const double unit = exponent > 52 ? std::bit_cast<double>((exponent - 52) << 52) : 0;
+      const double worth = x[c] == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(last) * unit;
+      grid = std::min(grid, worth);
+    }
+    if (grid < least) return 0;
+  }
+  return grid;
+}
+
+// Magnitudes of leaves as bounds, and the largest of them; the grids of their rows where they are asked for.
 template <DType judged>
 struct Magnitudes {
   std::vector<Bound<judged>> values;
@@ -68,34 +92,24 @@ struct Magnitudes {
   double most = 0;
   std::size_t rows, columns;
 
-  Magnitudes(const double* x, std::size_t rows, std::size_t columns)
-      : values(rows * columns), grids(rows), rows(rows), columns(columns) {
+  Magnitudes(const double* x, std::size_t rows, std::size_t columns, bool with_grids)
+      : values(rows * columns), grids(with_grids ? rows : 0), rows(rows), columns(columns) {
     for (std::size_t r = 0; r < rows; ++r, x += columns) {
-      int grid = no_grid;
-      double row_most = 0;
       Bound<judged>* to = values.data() + r * columns;
+      double largest = 0;
+#pragma omp simd reduction(max : largest)
       for (std::size_t c = 0; c < columns; ++c) {
         const double magnitude = std::fabs(x[c]);
         to[c] = static_cast<Bound<judged>>(magnitude);
-        row_most = std::max(row_most, magnitude);
+        largest = std::max(largest, magnitude);
       }
-      for (std::size_t c = 0; c < columns; ++c) grid = std::min(grid, last_bit(x[c]));
-      grids[r] = grid == no_grid ? std::numeric_limits<double>::infinity() : std::ldexp(1.0, grid);
-      most = std::max(most, row_most);
+      most = std::max(most, largest);
+      // A term of the largest entry is at least that many grids of the other factor: beyond 2^p no sum is certified.
+      if (with_grids) grids[r] = grid_of(x, columns, std::ldexp(largest, -significand_bits(judged)));
     }
   }
   Block<Bound<judged>> block(bool transposed = false) const {
     return {values.data(), rows, columns, columns, transposed};
-  }
-
- private:
-  static constexpr int no_grid = 1 << 20;
-  static int last_bit(double x) {
-    const auto bits = std::bit_cast<std::uint64_t>(x);
-    const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
-    const std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
-    const std::uint64_t significand = exponent == 0 ? fraction : fraction | std::uint64_t{1} << 52;
-    return significand == 0 ? no_grid : std::max(exponent, 1) - 1075 + std::countr_zero(significand);
   }
 };
 
@@ -122,22 +136,21 @@ double largest_of(const std::vector<double>& x) { return x.empty() ? 0 : *std::m
 
 template <DType judged>
 Stored<judged>::Stored(std::size_t rows, std::size_t columns, int threads) : row_count(rows), column_count(columns) {
-  // The first touch of its pages is most of what such a vector costs.
   for_each(2, threads, [&](std::size_t i) {
     if (i == 0)
-      v.resize(rows * columns);
+      v = large_vector<Base<judged>>(rows * columns);
     else
-      e.resize(rows * columns);
+      e = large_vector<double>(rows * columns);
   });
 }
 
 template <DType judged>
 Row<Companion<judged>> Stored<judged>::row(std::size_t r) const {
   Row<Companion<judged>> result(column_count);
+  std::copy_n(v.begin() + static_cast<std::ptrdiff_t>(r * column_count), column_count, result.v.begin());
+  std::copy_n(e.begin() + static_cast<std::ptrdiff_t>(r * column_count), column_count, result.e.begin());
   for (std::size_t c = 0; c < column_count; ++c) {
-    result.v[c] = v[r * column_count + c];
     result.m[c] = magnitude(result.v[c]);
-    result.e[c] = e[r * column_count + c];
     result.w = std::max(result.w, result.m[c]);
   }
   return result;
@@ -164,27 +177,28 @@ Stored<judged> times_transposed(const Leaves<judged>& a, const Leaves<judged>& b
   const std::size_t N = a.rows(), M = b.rows(), K = a.columns();
   Stored<judged> result(N, M, threads);
   const InBase<judged> a_base(a.values, N, K);
-  const Magnitudes<judged> a_bound(a.values, N, K);
-  const Enlarged<B> enlarged(K);
+  const Magnitudes<judged> a_bound(a.values, N, K, true);
   const double roundings = gamma<judged>(static_cast<double>(K) + 1);
-  const double significand_end = std::ldexp(1.0, significand_bits(judged));
+  const double significand_end = sums == Sums::rounded ? 0 : std::ldexp(1.0, significand_bits(judged));
+  const Enlarged<B> enlarged(K, 0);
   for_each(blocks_of(M), threads, [&](std::size_t i) {
     const std::size_t first = i * block_size, count = std::min(block_size, M - first);
     const double* values = b.values + first * K;
-    multiply(a_base.block(), InBase<judged>(values, count, K).block(true), result.v.data() + first, M,
-             Into::new_matrix);
-    const Magnitudes<judged> b_bound(values, count, K);
+    multiply_add(a_base.block(), InBase<judged>(values, count, K).block(true), result.v.data() + first, M);
+    const Magnitudes<judged> b_bound(values, count, K, true);
     std::vector<B> bound(N * count);
-    multiply(a_bound.block(), b_bound.block(true), bound.data(), count, Into::new_matrix);
+    multiply_add(a_bound.block(), b_bound.block(true), bound.data(), count);
     const double floor = static_cast<double>(K) * underflow<judged>(a_bound.most, b_bound.most);
-    for (std::size_t r = 0; r < N; ++r)
+    for (std::size_t r = 0; r < N; ++r) {
+      double* to = result.e.data() + r * M + first;
       for (std::size_t c = 0; c < count; ++c) {
-        // Underflow of the product of grids to 0, or a sum that is infinite, is no certificate.
+        // Underflow of the product of grids to 0, or a sum without a bound, is no certificate; a row of zeros is one.
         const double grid = a_bound.grids[r] * b_bound.grids[c], m = enlarged(bound[r * count + c]);
-        const bool exact = sums == Sums::exact_where_certain && grid >= smallest_subnormal(judged) &&
-                           m <= grid * significand_end && m < unbounded;
-        result.e[r * M + first + c] = exact ? 0 : roundings * m + floor;
+        const bool exact = a_bound.grids[r] > std::numeric_limits<double>::max() ||
+                           (grid >= smallest_subnormal(judged) && m <= grid * significand_end && m < unbounded);
+        to[c] = exact ? 0 : roundings * m + floor;
       }
+    }
   });
   return result;
 }
@@ -209,25 +223,24 @@ Stored<judged> times(const Dense<Companion<judged>>& a, const Leaves<judged>& b,
     for (std::size_t i = blocks * part / parts; i < blocks * (part + 1) / parts; ++i) {
       const std::size_t first = i * block_size, count = std::min(block_size, K - first);
       const double* values = b.values + first * M;
-      multiply({a.v.data() + first, N, count, K}, InBase<judged>(values, count, M).block(), sum.v.data(), M, Into::sum);
-      const Magnitudes<judged> b_bound(values, count, M);
+      multiply_add({a.v.data() + first, N, count, K}, InBase<judged>(values, count, M).block(), sum.v.data(), M);
+      const Magnitudes<judged> b_bound(values, count, M, false);
       const std::vector<B> errors = errors_of(a, first, count, static_cast<double>(additions));
-      multiply({errors.data(), N, count, count}, b_bound.block(), sum.bound.data(), M, Into::sum);
+      multiply_add({errors.data(), N, count, count}, b_bound.block(), sum.bound.data(), M);
       sum.most = std::max(sum.most, b_bound.most);
     }
   });
   Stored<judged> result(N, M, threads);
   double most = 0;
   for (const Part& sum : sums) most = std::max(most, sum.most);
-  const Enlarged<B> enlarged(K + parts);
-  const double floor = static_cast<double>(K) * underflow<judged>(largest_of(a.w), most);
+  const Enlarged<B> enlarged(K + parts, static_cast<double>(K) * underflow<judged>(largest_of(a.w), most));
   for (std::size_t i = 0; i < N * M; ++i) {
     B bound = 0;
     for (const Part& sum : sums) {
       result.v[i] += sum.v[i];
       bound += sum.bound[i];
     }
-    result.e[i] = enlarged(bound) + floor;
+    result.e[i] = enlarged(bound);
   }
   return result;
 }
@@ -238,16 +251,15 @@ Stored<judged> transposed_times(const Dense<Companion<judged>>& a, const Leaves<
   const std::size_t K = a.rows(), N = a.columns(), M = b.columns();
   Stored<judged> result(N, M, threads);
   const InBase<judged> b_base(b.values, K, M);
-  const Magnitudes<judged> b_bound(b.values, K, M);
-  const Enlarged<B> enlarged(K);
-  const double floor = static_cast<double>(K) * underflow<judged>(largest_of(a.w), b_bound.most);
+  const Magnitudes<judged> b_bound(b.values, K, M, false);
+  const Enlarged<B> enlarged(K, static_cast<double>(K) * underflow<judged>(largest_of(a.w), b_bound.most));
   for_each(blocks_of(N), threads, [&](std::size_t i) {
     const std::size_t first = i * block_size, count = std::min(block_size, N - first);
-    multiply({a.v.data() + first, K, count, N, true}, b_base.block(), result.v.data() + first * M, M, Into::new_matrix);
+    multiply_add({a.v.data() + first, K, count, N, true}, b_base.block(), result.v.data() + first * M, M);
     const std::vector<B> errors = errors_of(a, first, count, static_cast<double>(K));
     std::vector<B> bound(count * M);
-    multiply({errors.data(), K, count, count, true}, b_bound.block(), bound.data(), M, Into::new_matrix);
-    for (std::size_t j = 0; j < count * M; ++j) result.e[first * M + j] = enlarged(bound[j]) + floor;
+    multiply_add({errors.data(), K, count, count, true}, b_bound.block(), bound.data(), M);
+    for (std::size_t j = 0; j < count * M; ++j) result.e[first * M + j] = enlarged(bound[j]);
   });
   return result;
 }

@@ -29,7 +29,8 @@ struct InputOf<Companion<judged>> {
   using type = Leaves<judged>;
 };
 
-// What a kernel has stored: n = 0 and m = |v|, so e is all of the error.
+// What a kernel has stored: n = 0 and m = |v|, so e is all of the error; infinity where there is no bound. As a result
+// of a product e is the bound itself, with all that its own computation may have lost.
 template <DType judged>
 struct Stored {
   std::size_t row_count = 0, column_count = 0;

@@ -114,8 +114,9 @@ Companion<judged> total(const Row<Companion<judged>>& x, const Chain& chain) {
   Base<judged> v = 0;
   double m = 0, e = 0;
   const std::size_t size = x.size();
+  for (std::size_t i = 0; i < size; ++i) v += x.v[i];
+#pragma omp simd reduction(+ : m, e)
   for (std::size_t i = 0; i < size; ++i) {
-    v += x.v[i];
     m += x.m[i];
     e += x.e[i];
   }

@@ -19,27 +19,24 @@ auto map(const Block<T>& x) {
 }
 
 template <class T, class A, class B>
-void assign(const A& a, const B& b, T* c, std::size_t stride, Into into) {
+void add(const A& a, const B& b, T* c, std::size_t stride) {
   Eigen::Map<RowMajor<T>, Eigen::Unaligned, Eigen::OuterStride<>> result(
       c, a.rows(), b.cols(), Eigen::OuterStride<>(static_cast<Eigen::Index>(stride)));
-  if (into == Into::sum)
-    result.noalias() += a * b;
-  else
-    result.noalias() = a * b;
+  result.noalias() += a * b;
 }
 
 }  // namespace
 
 template <class T>
-void multiply(const Block<T>& a, const Block<T>& b, T* c, std::size_t stride, Into into) {
-  if (a.transposed && b.transposed) return assign<T>(map(a).transpose(), map(b).transpose(), c, stride, into);
-  if (a.transposed) return assign<T>(map(a).transpose(), map(b), c, stride, into);
-  if (b.transposed) return assign<T>(map(a), map(b).transpose(), c, stride, into);
-  assign<T>(map(a), map(b), c, stride, into);
+void multiply_add(const Block<T>& a, const Block<T>& b, T* c, std::size_t stride) {
+  if (a.transposed && b.transposed) return add<T>(map(a).transpose(), map(b).transpose(), c, stride);
+  if (a.transposed) return add<T>(map(a).transpose(), map(b), c, stride);
+  if (b.transposed) return add<T>(map(a), map(b).transpose(), c, stride);
+  add<T>(map(a), map(b), c, stride);
 }
 
-template void multiply(const Block<float>&, const Block<float>&, float*, std::size_t, Into);
-template void multiply(const Block<double>&, const Block<double>&, double*, std::size_t, Into);
-template void multiply(const Block<long double>&, const Block<long double>&, long double*, std::size_t, Into);
+template void multiply_add(const Block<float>&, const Block<float>&, float*, std::size_t);
+template void multiply_add(const Block<double>&, const Block<double>&, double*, std::size_t);
+template void multiply_add(const Block<long double>&, const Block<long double>&, long double*, std::size_t);
 
 }  // namespace fractus::oracle

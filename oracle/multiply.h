@@ -14,10 +14,9 @@ struct Block {
   bool transposed = false;
 };
 
-// c = a b, or c += a b; c is row by row, `stride` apart, and overlaps neither. T is float, double or long double. Sums
-// run over a's columns in an order of Eigen's own, on the calling thread alone.
-enum class Into { new_matrix, sum };
+// c += a b; c is row by row, `stride` apart, and overlaps neither. T is float, double or long double. Sums run over a's
+// columns in an order of Eigen's own, on the calling thread alone.
 template <class T>
-void multiply(const Block<T>& a, const Block<T>& b, T* c, std::size_t stride, Into into);
+void multiply_add(const Block<T>& a, const Block<T>& b, T* c, std::size_t stride);
 
 }  // namespace fractus::oracle
