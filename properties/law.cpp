@@ -110,7 +110,7 @@ class Sampler {
 std::int64_t calls_for(const Sampler& sampler, double draws) {
   const auto rows = static_cast<double>(sampler.laws.rows()), tokens = static_cast<double>(sampler.laws.tokens());
   const double cost = rows * tokens * (1 + static_cast<double>(sampler.width()) / 64);
-  return static_cast<std::int64_t>(std::clamp(std::min(draws / rows, 6e7 / cost), 3.0, 400.0));
+  return static_cast<std::int64_t>(std::clamp(std::min(draws / rows, 5e7 / cost), 3.0, 400.0));
 }
 
 // Looked at after every call; true where the draws are refused.
