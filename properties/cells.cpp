@@ -122,6 +122,12 @@ double place_log_upper(std::size_t tokens, std::int64_t cells, double slack) {
   return std::min(-std::log(static_cast<double>(cells)) + slack + gained, 0.0);
 }
 
+Repeats seen_log_upper(std::size_t tokens, double mass, double slack) {
+  // What is left is subtracted: its error is that of a sum up to 1.
+  const double left = std::max(1 - mass, 0.0) + sum_slack(tokens);
+  return {std::min(std::log(left) + slack, 0.0), std::min(std::log(mass) + slack + sum_slack(tokens), 0.0)};
+}
+
 Repeats repeats_log_upper(std::span<const double> law, std::size_t token, double slack) {
   // 1 - p is summed, not subtracted: the other tokens' bounds are relative.
   double others = 0;

@@ -46,6 +46,7 @@ double place_log_upper(std::size_t tokens, std::int64_t cells, double slack);
 struct Repeats {
   double no, yes;
 };
+Repeats seen_log_upper(std::size_t tokens, double mass, double slack);  // the same for a set of tokens, of this mass
 Repeats repeats_log_upper(std::span<const double> law, std::size_t token, double slack);
 
 }  // namespace fractus

@@ -61,7 +61,8 @@ struct Draws {
   std::string variant;  // of the property law
   std::string fill;
   Dims dims;
-  bool each_dtype = false;  // the law is hardly a matter of dtype: some are enough
+  bool each_dtype = false;             // the law is hardly a matter of dtype: some are enough
+  Layout layout = Layout::contiguous;  // of all inputs
 };
 
 struct Driver {

@@ -32,6 +32,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       if (!first && !draws.each_dtype) continue;
       Case c = base_case(driver, self, dtype, draws.dims, draws.fill);
       c.variant = draws.variant;
+      if (draws.layout != Layout::contiguous)
+        for (const TensorSpec& spec : driver.contract->inputs) c.layouts[spec.name] = draws.layout;
       cases.push_back(c);
     }
   }
@@ -71,7 +73,11 @@ class Sampler {
   }
 
   // Empty where the answer is a finding already.
-  std::optional<std::vector<std::size_t>> drawn(std::uint64_t seed) { return tokens_of(subject_.call(call(seed))); }
+  std::optional<std::vector<std::size_t>> drawn(std::uint64_t seed, int threads = 1) {
+    Call its = call(seed);
+    its.threads = threads;
+    return tokens_of(subject_.call(its));
+  }
 
   std::optional<std::vector<std::size_t>> tokens_of(const Answer& answer) {
     if (auto finding = trouble(answer)) {
@@ -104,7 +110,7 @@ class Sampler {
 std::int64_t calls_for(const Sampler& sampler, double draws) {
   const auto rows = static_cast<double>(sampler.laws.rows()), tokens = static_cast<double>(sampler.laws.tokens());
   const double cost = rows * tokens * (1 + static_cast<double>(sampler.width()) / 64);
-  return static_cast<std::int64_t>(std::clamp(std::min(draws / rows, 6e7 / cost), 3.0, 400.0));
+  return static_cast<std::int64_t>(std::clamp(std::min(draws / rows, 5e7 / cost), 3.0, 400.0));
 }
 
 // Looked at after every call; true where the draws are refused.
@@ -153,12 +159,23 @@ void watch_cells(const Rows& rows, const Laws& laws, std::size_t n, double slack
                         }});
   };
   if (small) watch("the token", by_token(V));
+  if (small && rows.members.size() == 1) return;  // few draws, which its tokens say most of
+  if (V > 3) watch(words(Order::index, "of the first token, all others and the last the cell"), by_index(V, 3));
   for (const std::int64_t cells : {8, 64}) {
     if (static_cast<std::size_t>(cells) >= V) continue;
     watch(words(Order::rank, "the cell"), by_rank(law, cells));
     watch(words(Order::index, "the cell"), by_index(V, cells));
+    if (rows.members.size() == 1) return;
   }
-  if (!small) watch(words(Order::hash, "the cell"), by_hash(V, 64, 1));
+  if (small) return;
+  watch(words(Order::hash, "the cell"), by_hash(V, 64, 1));
+  Bet& bet = bets.add({rows.name, rows.members.front(), "a token that had been drawn before came", {}, 2, 1});
+  watchers.push_back(
+      {&rows, [&bet, law, slack, V, seen = std::vector<bool>(V), mass = 0.0](std::size_t, std::size_t token) mutable {
+         bet.observe(seen[token], seen_log_upper(V, mass, slack));
+         if (!seen[token]) mass += law[token];
+         seen[token] = true;
+       }});
 }
 
 // Rows that each have a law of their own share places.
@@ -192,7 +209,8 @@ Outcome check_rows(Expectation& expectation, const Subject& subject, bool small)
                    bets, watchers);
   }
   for (std::int64_t k = 0; k < calls; ++k) {
-    const auto tokens = sampler.drawn(sampler.new_seed());
+    // A second thread may take another path, which has to have the same law.
+    const auto tokens = sampler.drawn(sampler.new_seed(), k % 2 == 0 ? 1 : 2);
     if (!tokens) return sampler.outcome;
     for (const Watcher& watcher : watchers)
       for (const std::size_t n : watcher.rows->members) watcher.see(n, (*tokens)[n]);
@@ -249,11 +267,16 @@ Outcome check_pairs(Expectation& expectation, const Subject& subject) {
     auto dependence = std::make_unique<Dependence>(of, pairs.front().second, laws, draws, bets);
     kinds.push_back({std::move(pairs), std::move(dependence)});
   };
-  for (const std::size_t lag : std::set<std::size_t>{1, 2, chunk, 2 * chunk, rows / 2, rows - 1}) {
+  std::set<std::size_t> lags{chunk, 2 * chunk, rows / 2, rows - 1};
+  for (std::size_t lag = 1; lag <= 128; lag *= 2) lags.insert(lag);  // where a kernel's own groups of rows may repeat
+  for (const std::size_t lag : lags) {
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
     for (std::size_t n = lag; lag > 0 && n < rows; ++n) pairs.emplace_back(n - lag, n);
-    watch(fmt::format("each row and the {} before it", lag == 1 ? "one" : fmt::format("{}th", lag)), pairs);
+    watch(lag == 1 ? "each row and the one before it" : fmt::format("each row and the one {} before it", lag), pairs);
   }
+  std::vector<std::pair<std::size_t, std::size_t>> at_borders;
+  for (std::size_t n = chunk; chunk > 1 && n < rows; n += chunk) at_borders.emplace_back(n - 1, n);
+  watch("the first row of a chunk and the one before it", at_borders);
   std::vector<std::pair<std::size_t, std::size_t>> any;
   for (std::size_t n = 1; n < rows; ++n) any.emplace_back(sampler.random.bits() % n, n);
   watch("each row and some other before it", any);
@@ -270,11 +293,11 @@ Outcome check_pairs(Expectation& expectation, const Subject& subject) {
   return sampler.outcome;
 }
 
-// Two seeds that a kernel might take for one, and how far apart the rows are that would then be alike.
+// Two seeds that a kernel might take for one, and which row of the first would then be like row n of the second.
 struct Related {
   std::string of;
   std::function<std::uint64_t(std::uint64_t seed, Random&)> other;
-  std::size_t later = 0;
+  std::function<std::size_t(std::size_t n)> row = [](std::size_t n) { return n; };
 };
 
 std::vector<Related> related_seeds(std::uint64_t seeds, std::size_t chunk) {
@@ -284,7 +307,9 @@ std::vector<Related> related_seeds(std::uint64_t seeds, std::size_t chunk) {
   };
   std::vector<Related> all{
       {"a seed and the next", next},
-      {"a row under a seed and the one before it under the next seed", next, 1},
+      {"a row under a seed and the one before it under the next seed", next, [](std::size_t n) { return n + 1; }},
+      {"a row under a seed and its neighbour where the last bit of both numbers differs", flipped(0),
+       [](std::size_t n) { return n ^ 1; }},
       {"a seed and the one whose highest bit differs", flipped(31)},
       {"a seed and the one whose bit 16 differs", flipped(16)},
       {"a seed and one whose lower half is the same",
@@ -292,13 +317,22 @@ std::vector<Related> related_seeds(std::uint64_t seeds, std::size_t chunk) {
       {"a seed and one whose higher half is the same",
        [](std::uint64_t seed, Random& random) { return (seed & ~0xFFFFull) | (random.bits() & 0xFFFF); }},
   };
-  if (chunk > 1) all.push_back({"a row under a seed and the one a chunk before it under the next seed", next, chunk});
+  if (chunk > 1)
+    all.push_back({"a row under a seed and the one a chunk before it under the next seed", next,
+                   [chunk](std::size_t n) { return n + chunk; }});
   return all;
 }
 
-// The same tokens for the same seed, whatever was called in between and whatever the process; the rest is drawn anew.
-std::optional<Finding> same_again(Sampler& sampler, const Subject& subject) {
+// The same tokens for the same seed, whatever was called before and whatever the process. What was called before are
+// other rows under this very seed, and the same ones under another.
+std::optional<Finding> same_again(Sampler& sampler, const Subject& subject, Expectation& expectation) {
   const Call call = sampler.call(sampler.any_seed());
+  Case of_others = expectation.of();
+  ++of_others.seed;
+  Expectation others(expectation.driver(), of_others, expectation.threads());
+  Call before = call_of(others, subject);
+  before.scalars[expectation.driver().seed_scalar] = call.scalars.at(expectation.driver().seed_scalar);
+  if (auto outcome = call_and_compare(others, subject, before); outcome.finding) return outcome.finding;
   const Answer first = subject.call(call);
   if (!sampler.tokens_of(first)) return sampler.outcome.finding;
   if (!sampler.drawn(sampler.any_seed())) return sampler.outcome.finding;
@@ -307,14 +341,14 @@ std::optional<Finding> same_again(Sampler& sampler, const Subject& subject) {
   const std::vector<Answer> fresh = subject.call_fresh({call});
   if (!sampler.tokens_of(fresh.front())) return sampler.outcome.finding;
   const std::vector<double>& tokens = first.outputs.front().values;
-  for (const auto& [answer, when] : {std::pair{&again, "after another call"}, {&fresh.front(), "in a fresh process"}}) {
-    const std::vector<double>& others = answer->outputs.front().values;
+  for (const auto& [answer, when] :
+       {std::pair{&again, "after another call,"}, {&fresh.front(), "in a fresh process,"}}) {
+    const std::vector<double>& its = answer->outputs.front().values;
     for (std::size_t n = 0; n < tokens.size(); ++n) {
-      if (tokens[n] == others[n]) continue;
+      if (tokens[n] == its[n]) continue;
       Finding finding{.kind = "not-repeated", .tensor = "tokens", .index = {static_cast<std::int64_t>(n)}};
-      finding.expected = tokens[n], finding.got = others[n];
-      finding.text =
-          fmt::format("row {} drew the token {} and, under the same seed {}, {}", n, tokens[n], when, others[n]);
+      finding.expected = tokens[n], finding.got = its[n];
+      finding.text = fmt::format("row {} drew the token {} and, under the same seed {} {}", n, tokens[n], when, its[n]);
       return finding;
     }
   }
@@ -325,41 +359,42 @@ Outcome check_seeds(Expectation& expectation, const Subject& subject) {
   constexpr int pairs_each = 6;
   Sampler sampler(expectation, subject);
   Laws& laws = sampler.laws;
-  if (auto finding = same_again(sampler, subject)) {
+  if (auto finding = same_again(sampler, subject, expectation)) {
     sampler.outcome.finding = std::move(finding);
     return sampler.outcome;
   }
   Bets bets;
   std::deque<Dependence> kept;
-  // The rows of the second call are bet on given those of the first, `later` rows further down.
-  const auto see = [&](Dependence& dependence, std::uint64_t seed, std::uint64_t other, std::size_t later) {
+  // The rows of the second call are bet on given those of the first.
+  const auto see = [&](Dependence& dependence, std::uint64_t seed, std::uint64_t other, const Related& related) {
     const auto first = sampler.drawn(seed);
     const auto second = first ? sampler.drawn(other) : std::nullopt;
     if (!second) return false;
-    for (std::size_t n = 0; n + later < laws.rows(); ++n)
-      dependence.see(n + later, (*first)[n + later], n, (*second)[n], sampler.random);
+    for (std::size_t n = 0; n < laws.rows(); ++n)
+      if (const std::size_t like = related.row(n); like < laws.rows())
+        dependence.see(like, (*first)[like], n, (*second)[n], sampler.random);
     if (!refused(bets, "stale-seed", sampler.outcome)) return true;
     sampler.outcome.finding->text += fmt::format("; the last two were {} and {}", seed, other);
     return false;
   };
   const double pairs = pairs_each * static_cast<double>(laws.rows());
   for (const Related& related : related_seeds(sampler.seeds(), sampler.chunk())) {
-    if (related.later >= laws.rows()) continue;
     Dependence& dependence = kept.emplace_back(related.of, 0, laws, pairs, bets);
     std::set<std::uint64_t> used;  // no draw is bet on twice
     for (int k = 0; k < pairs_each;) {
       const std::uint64_t seed = sampler.any_seed(), other = related.other(seed, sampler.random);
       if (other >= sampler.seeds() || other == seed || used.contains(seed) || used.contains(other)) continue;
       used.insert({seed, other});
-      if (!see(dependence, seed, other, related.later)) return sampler.outcome;
+      if (!see(dependence, seed, other, related)) return sampler.outcome;
       ++k;
     }
   }
   // Seeds by themselves: where a stream takes 0 for something else, and where fewer bits or a sign end.
-  Dependence& from_0 = kept.emplace_back("seed 0 and an end of the range", 0, laws, pairs, bets);
+  const Related ends{.of = "seed 0 and an end of the range"};
+  Dependence& from_0 = kept.emplace_back(ends.of, 0, laws, pairs, bets);
   for (const std::uint64_t other :
        {std::uint64_t{1}, sampler.seeds() / 2 - 1, sampler.seeds() / 2, sampler.seeds() - 1})
-    if (!see(from_0, 0, other, 0)) return sampler.outcome;
+    if (!see(from_0, 0, other, ends)) return sampler.outcome;
   sampler.outcome.note = note_of(expectation.of(), laws, bets);
   return sampler.outcome;
 }

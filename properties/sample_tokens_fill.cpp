@@ -33,10 +33,19 @@ void logits(Draft& x, Random& random, double deviation) {
 void ordinary(Draft& x, Random& random) { logits(x, random, random.uniform(1, 2.5)); }
 
 // All rows are draws of the same law: thousands of them a call.
-void one_law(Draft& x, Random& random) {
-  ordinary(x, random);
+void repeat_first_row(Draft& x) {
   for (std::int64_t n = 1; n < x.N; ++n)
     for (std::int64_t k = 0; k < x.d; ++k) x.row(n, k) = x.row(0, k);
+}
+
+void one_law(Draft& x, Random& random) {
+  ordinary(x, random);
+  repeat_first_row(x);
+}
+
+void one_peaked(Draft& x, Random& random) {
+  logits(x, random, random.uniform(3, 5));
+  repeat_first_row(x);
 }
 
 void uniform(Draft& x, Random& random) {
@@ -61,6 +70,32 @@ void ends(Draft& x, Random& random) {
   for (std::int64_t n = 0; n < x.N; ++n) x.row(n, 0) = 1;
 }
 
+// One law whose first and last token are drawn once or twice in two thousand: where uniform numbers end.
+void rare_ends(Draft& x, Random& random) {
+  one_law(x, random);
+  for (std::int64_t i = 0; i < x.V; ++i) give(x, i, 0);
+  for (std::int64_t n = 0; n < x.N; ++n) x.row(n, 0) = 1;
+  const auto logit = [&](std::int64_t i) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < x.d; ++k) sum += x.row(0, k) * x.token(i, k);
+    return sum;
+  };
+  if (x.N == 0 || x.V < 3) return;
+  double others = 0;
+  for (std::int64_t i = 1; i + 1 < x.V; ++i) others += std::exp(logit(i) / x.temperature);
+  for (const std::int64_t i : {std::int64_t{0}, x.V - 1})
+    x.token(i, 0) += x.temperature * std::log(7e-4 * others) - logit(i);
+}
+
+// One law, and an offset that all logits share: its size must cost nothing beyond the accuracy of the logits
+// themselves.
+void shifted(Draft& x, Random& random) {
+  one_law(x, random);
+  const double offset = random.sign() * random.uniform(150, 250);
+  for (std::int64_t i = 0; i < x.V; ++i) give(x, i, offset);
+  for (std::int64_t n = 0; n < x.N; ++n) x.row(n, 0) = 1;
+}
+
 // Tokens that nobody may choose, as a mask of -1e30 makes them.
 void masked(Draft& x, Random& random) {
   ordinary(x, random);
@@ -77,6 +112,12 @@ void masked(Draft& x, Random& random) {
   for (std::int64_t n = 0; n < x.N; ++n) x.row(n, 0) = 1;
 }
 
+// Logits to match, so that the law is an ordinary one.
+void at_temperature(Draft& x, Random& random, double low, double high) {
+  x.temperature = std::exp(random.uniform(std::log(low), std::log(high)));
+  logits(x, random, x.temperature * random.uniform(1, 2.5));
+}
+
 void temperatures(Draft& x, Random& random) {
   ordinary(x, random);
   x.temperature = std::exp(random.uniform(std::log(0.3), std::log(3.0)));
@@ -88,6 +129,11 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
       {"ordinary", ordinary},
       {"one_law", one_law},
       {"temperatures", temperatures},
+      {"cold", [](Draft& x, Random& random) { at_temperature(x, random, 0.05, 0.19); }},
+      {"hot", [](Draft& x, Random& random) { at_temperature(x, random, 2.1, 5); }},
+      {"one_peaked", one_peaked},
+      {"rare_ends", rare_ends},
+      {"shifted", shifted},
       {"peaked", [](Draft& x, Random& random) { logits(x, random, random.uniform(4, 8)); }},
       {"uniform", uniform},
       {"ends", ends},
