@@ -212,6 +212,7 @@ const Driver& driver() {
       .live_groups = [](std::int64_t groups) { return dims(2 * groups, 8, 50257, 2); },
       .live_float64 = dims(2, 8, 50257, 1),
       .for_threads = dims(9, 64, 4001, 4),
+      .corners = {dims(33, 65, 1031, 32), dims(130, 4, 300, 64), dims(2, 1280, 5003, 1), dims(70, 16, 2049, 69)},
       .memory_shapes = {dims(64, 16, 2000, 16), dims(256, 16, 2000, 16), dims(16, 16, 8000, 16), dims(33, 16, 2000, 0),
                         dims(50, 300, 900, 16)},
       .flat = {{.small = dims(64, 8, 4000, 16),

@@ -329,6 +329,16 @@ TEST(Law, DividesItsLevelAmongAllThatAPlanHolds) {
   EXPECT_THROW(bets.add({"a", 0, "b", {0.5, 0.5}, 2, 1}), std::logic_error);
 }
 
+// Protects: what properties ask of a driver. Every one that applies makes a plan of this one, for each preset.
+TEST(SamplerDriver, HasWhatEveryPropertyAsksFor) {
+  for (const Property& property : properties())
+    for (const bool live : {false, true}) {
+      PlanSettings settings;
+      settings.live = live;
+      if (property.applies(driver())) EXPECT_FALSE(property.plan(driver(), settings).empty()) << property.name;
+    }
+}
+
 // Protects: shrinking. Whatever extents a failing case is brought down to, it is a case still.
 TEST(Law, TakesEverySmallerCase) {
   for (const char* variant : {"small", "large", "pairs", "seeds"})
