@@ -21,8 +21,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   for (DType dtype : settings.dtypes) {
     std::size_t turn = 0;
     for (const Violation& violation : driver.violations)
-      for (int k = 0; k < 3; ++k) {
-        Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
+      for (int k = 0; k < 4; ++k) {
+        Case c = base_case(driver, self, dtype, shapes[(7 * turn++) % shapes.size()], driver.smooth_fills.front());
         c.variant = violation.name;
         if (k == 1) c.cotangents = output_names(driver);
         cases.push_back(c);

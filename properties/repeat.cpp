@@ -98,6 +98,18 @@ Outcome judged_other(Expectation& expectation, const Subject& subject, std::int6
   return call_and_compare(its, subject, call_of(its, subject));
 }
 
+// In a process of its own, before and after a larger call than any it has seen: what grows with the largest call so far
+// may decide the order of a sum.
+std::optional<Finding> differs_after_larger(Expectation& expectation, const Subject& subject, const Call& call) {
+  Case larger = expectation.of();
+  larger.dims[expectation.driver().growing_symbol] += 1;
+  const Expectation its(expectation.driver(), larger, expectation.threads());
+  const std::vector<Answer> answers = subject.call_fresh({call, call_of(its, subject), call});
+  for (const Answer& answer : answers)
+    if (auto finding = trouble(answer)) return finding;
+  return differ(answers.front(), answers.back(), "the same call before and after a larger one");
+}
+
 // The call between others of its kind, all forwards before any backward: each within its own bound, and the first to
 // the bit what it is alone. One of the others is longer.
 Outcome judged_together(Expectation& expectation, const Subject& subject, const Answer& alone, bool last_first) {
@@ -173,6 +185,8 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     merge(outcome, judged_other(expectation, subject, 0));
     merge(outcome, judged_other(expectation, subject, 1));
     again(call, subject.bit_equal_reruns, "the same call before and after others");
+    if (!outcome.finding && subject.bit_equal_reruns)
+      outcome.finding = differs_after_larger(expectation, subject, call);
   } else if (variant == "threads") {
     for (int threads : {2, 5}) {
       Call wider = call;
