@@ -18,7 +18,7 @@ using at::Tensor;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("sample_tokens: " + what); }
 
-bool is_whole(double x) { return x >= 0 && x == std::floor(x); }
+bool is_whole(double x) { return x >= 0 && std::isfinite(x) && x == std::floor(x); }
 
 void check(const Tensors& inputs, const Scalars& scalars) {
   check_inputs(contract(), inputs);
