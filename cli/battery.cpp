@@ -134,7 +134,7 @@ std::vector<Source> sources(Workshop& workshop, const Options& options) {
     Source source{file, driver, {}};
     std::vector<std::string> names;
     try {
-      names = workshop.outline(file);
+      for (const outside::Outlined& one : workshop.outline(file)) names.push_back(one.name);
     } catch (const UnreadableSource& error) {
       throw UsageError(error.what());
     }

@@ -61,13 +61,36 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
   return settings;
 }
 
-Chosen choose_outside(const std::string& kernel, const std::string& text, const outside::Spec& spec,
+// The one kernel whose arguments the function has, all of them by name; nullptr where there is none, or several.
+const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec) {
+  if (spec.kind->ending != ".py") return nullptr;
+  std::vector<std::string> parameters;
+  try {
+    for (const outside::Outlined& one : workshop.outline(spec.path))
+      if (one.name == spec.name) parameters = one.parameters;
+  } catch (const UnreadableSource&) {  // loading it says why
+    return nullptr;
+  }
+  const Driver* found = nullptr;
+  for (const Driver* driver : drivers()) {
+    const auto has = [&](const auto& argument) { return contains(parameters, argument.name); };
+    const Contract& contract = *driver->contract;
+    if (!std::all_of(contract.inputs.begin(), contract.inputs.end(), has) ||
+        !std::all_of(contract.scalars.begin(), contract.scalars.end(), has))
+      continue;
+    if (found != nullptr) return nullptr;
+    found = driver;
+  }
+  return found;
+}
+
+Chosen choose_outside(Workshop& workshop, const std::string& kernel, const std::string& text, const outside::Spec& spec,
                       const std::string& role) {
   require_file(spec.path);
   // A file that is named after its kernel says which it is.
   const std::string stem = std::filesystem::path(spec.path).stem();
   const Driver* driver = find_driver(kernel.empty() ? stem : kernel);
-  if (driver == nullptr && drivers().size() == 1) driver = drivers().front();
+  if (driver == nullptr) driver = kernel_by_parameters(workshop, spec);
   if (driver == nullptr)
     throw UsageError(fmt::format("{} '{}': say for which kernel with --kernel; there are: {}", role, text,
                                  fmt::join(kernel_names(), ", ")));
@@ -174,10 +197,10 @@ std::vector<std::string> split(const std::string& option, const std::string& lis
   return words;
 }
 
-Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& text, const std::string& role) {
+Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& text, const std::string& role) {
   if (!kernel.empty() && find_driver(kernel) == nullptr) unknown("kernel", kernel, kernel_names());
   try {
-    if (const auto spec = outside::spec_from(text)) return choose_outside(kernel, text, *spec, role);
+    if (const auto spec = outside::spec_from(text)) return choose_outside(workshop, kernel, text, *spec, role);
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }

@@ -42,9 +42,10 @@ struct Chosen {
   bool outside = false;  // the form is not loaded yet, so that a plan can be fixed before it is
 };
 
-// `kernel` may be empty where one kernel alone has such a form, or where there is one kernel alone. `role` is the
-// option that names the form: candidate or reference.
-Chosen choose(const Workshop& workshop, const std::string& kernel, const std::string& text,
+// `kernel` may be empty where one kernel alone has such a form; for a file where it is named after its kernel, or where
+// the parameters of its function are those of one kernel alone. `role` is the option that names the form: candidate or
+// reference.
+Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& text,
               const std::string& role = "candidate");
 
 // Throws UsageError where the form is of a kind that such a run is not for: an exported package holds a forward alone,

@@ -8,8 +8,6 @@
 namespace fractus {
 namespace {
 
-constexpr int patience = 800;  // checks; a small case takes a millisecond or a few
-
 // A file inside the folder that the command is given from reads better by its relative name.
 std::string shown(const std::filesystem::path& file) {
   std::error_code error;
@@ -29,7 +27,7 @@ void explain(const Driver& driver, const Property& property, const Case& c, Atta
       Expectation expectation(driver, smaller, 1);
       return property.check(expectation, candidate.subject()).finding;
     };
-    const Shrunk shrunk = shrink(driver, witness.smallest, *record.finding, finding_of, patience);
+    const Shrunk shrunk = shrink(driver, witness.smallest, *record.finding, finding_of, property.patience);
     witness.smallest = shrunk.smallest;
     witness.shrink_steps = shrunk.steps;
     record.finding = shrunk.finding;

@@ -37,6 +37,13 @@ struct Spec {
 // like a file but is none of them.
 std::optional<Spec> spec_from(const std::string& candidate);
 
+// A name that the top level of a file binds, as it is read and not run.
+struct Outlined {
+  std::string name;
+  bool is_function = false;
+  std::vector<std::string> parameters;
+};
+
 // The file is there, and has no function or operator of the name; `known` are those that it has.
 struct NotThere : std::runtime_error {
   NotThere(const std::string& text, std::vector<std::string> there)

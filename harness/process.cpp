@@ -38,7 +38,7 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"kernel", call.kernel},
           {"form", call.form},
           {"settings", call.settings},
-          {"scalars", call.scalars},
+          {"scalars", protocol::json_of(call.scalars)},
           {"tied", call.tied ? Json{{"input", call.tied->input}, {"from", call.tied->from}, {"rows", call.tied->rows}}
                              : Json()},
           {"threads", call.threads},
@@ -250,7 +250,7 @@ const FormInfo& Workshop::load(const std::string& kernel, const std::string& can
 
 void Workshop::unload(const std::string& kernel, const std::string& candidate) { hosts_.erase({kernel, candidate}); }
 
-std::vector<std::string> Workshop::outline(const std::filesystem::path& path) {
+std::vector<outside::Outlined> Workshop::outline(const std::filesystem::path& path) {
   process::Child child(python(), Limits{}.extra_bytes);
   const process::Reply reply = child.exchange({{"op", "outline"}, {"path", path.string()}}, {}, 20s);
   const Json& body = reply.content.body;
@@ -258,7 +258,11 @@ std::vector<std::string> Workshop::outline(const std::filesystem::path& path) {
     throw UnreadableSource(fmt::format(
         "cannot read {} as Python: {}", path.string(),
         visible(reply.status != Status::ok ? reply.message : body.value("error", "the answer holds no names"))));
-  return body.at("names").get<std::vector<std::string>>();
+  std::vector<outside::Outlined> all;
+  for (const Json& one : body.at("names"))
+    all.push_back({one.at("name").get<std::string>(), one.at("is_function").get<bool>(),
+                   one.at("parameters").get<std::vector<std::string>>()});
+  return all;
 }
 
 Declared Workshop::extra_elements(const std::string& kernel, const std::string& form, const Dims& dims,

@@ -119,7 +119,7 @@ class Workshop {
   void unload(const std::string& kernel, const std::string& candidate);
 
   // The top-level names of a Python file, which is read and not run. Throws UnreadableSource.
-  std::vector<std::string> outline(const std::filesystem::path& path);
+  std::vector<outside::Outlined> outline(const std::filesystem::path& path);
 
   // What the form declares of its memory, from a process of its own. Whatever goes wrong there, and a number that is no
   // amount of memory, is the declaration's trouble. Throws std::runtime_error where there is no such form.

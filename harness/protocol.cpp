@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -167,6 +168,18 @@ int wait_readable(std::span<const int> descriptors, Clock::time_point deadline) 
     if (ready == 0) return -1;
     if (errno != EINTR) fail("cannot wait for the worker");
   }
+}
+
+Json json_of(const Scalars& scalars) {
+  Json json = Json::object();
+  for (const auto& [name, value] : scalars) json[name] = std::bit_cast<std::uint64_t>(value);
+  return json;
+}
+
+Scalars scalars_from(const Json& json) {
+  Scalars scalars;
+  for (const auto& [name, bits] : json.items()) scalars[name] = std::bit_cast<double>(bits.get<std::uint64_t>());
+  return scalars;
 }
 
 void to_json(Json& json, const Placement& placement) {

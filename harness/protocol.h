@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contracts/array.h"
+#include "contracts/contract.h"
 #include "harness/clock.h"
 
 namespace fractus::protocol {
@@ -93,6 +94,10 @@ struct Placement {
   std::int64_t storage_offset = 0;
   std::int64_t storage_bytes = 0;
 };
+
+// Scalars by their bits: JSON has no NaN, which a call may be tried with.
+Json json_of(const Scalars& scalars);
+Scalars scalars_from(const Json& json);
 
 void to_json(Json& json, const Placement& placement);
 void from_json(const Json& json, Placement& placement);

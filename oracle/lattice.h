@@ -29,7 +29,7 @@ struct Lattice {
   static constexpr int no_grid = 1 << 20;
 
   Lattice() = default;
-  explicit Lattice(int zero) : v(zero), m(zero) {}  // sums start from R(0); no other integer is used
+  explicit Lattice(int integer) { *this = input(integer); }
   Lattice(double value, double most, int unit) : v(value), m(most), grid(unit) {}
   // The grid of an input is its own last bit.
   static Lattice input(double value) {
@@ -73,6 +73,40 @@ Lattice<bits> operator/(const Lattice<bits>& a, const Lattice<bits>& b) {
   --exponent;
   if (!power_of_two || !is_exact(b)) return {0, std::numeric_limits<double>::infinity(), 0};
   return {a.v / b.v, std::ldexp(a.m, -exponent), a.grid - exponent};
+}
+
+template <int bits>
+Lattice<bits> in_doubt() {
+  return {0, std::numeric_limits<double>::infinity(), 0};
+}
+
+// A number that every kernel has at this point as one of its own: exact as itself where its computation was.
+template <int bits>
+Lattice<bits> computed(const Lattice<bits>& x) {
+  return is_exact(x) ? Lattice<bits>(x.v, std::fabs(x.v), x.grid) : x;
+}
+
+template <int bits>
+bool vanishes(const Lattice<bits>& x) {
+  return x.grid == Lattice<bits>::no_grid;
+}
+
+template <int bits>
+bool operator<(const Lattice<bits>& a, const Lattice<bits>& b) {
+  return a.v < b.v;
+}
+
+// Every implementation has exp(0) = 1, and 0 far below the smallest subnormal, which is e^-103 in float32 and e^-745 in
+// float64; no other value is sure. So with log: log(1) = 0. A number in doubt stays so.
+template <int bits>
+Lattice<bits> exp(const Lattice<bits>& y) {
+  if (!is_exact(y)) return in_doubt<bits>();
+  if (y.v == 0) return Lattice<bits>(1);
+  return y.v <= (bits == 24 ? -200 : -1000) ? Lattice<bits>() : in_doubt<bits>();
+}
+template <int bits>
+Lattice<bits> log(const Lattice<bits>& s) {
+  return is_exact(s) && s.v == 1 ? Lattice<bits>() : in_doubt<bits>();
 }
 
 // The contract's epsilons vanish against a denominator of at least 2^-12: 1e-20

@@ -3,18 +3,17 @@
 
 #include <vector>
 
-#include "contracts/array.h"
-
 namespace fractus::oracle {
 
-// A right kernel of the dtype draws the token i of row n with a probability within exp(+-slack_n) of probability_ni,
-// wherever that is at least 2^-100.
+// Below this a probability is none: a right kernel's rounding may flush it, and no run draws it.
+inline constexpr double least_probability = 0x1p-100;
+
 struct Law {
   std::vector<double> probability;  // (N,V), row by row
-  std::vector<double> slack;        // (N)
+  // (N): a right kernel of the dtype draws each token of the row with a probability within exp(+-slack) of this one,
+  // wherever it is at least least_probability; infinity where no bound exists. What the drawing itself rounds (uniform
+  // numbers of 24 bits, a cumulative sum) is the sampler's own and not in it.
+  std::vector<double> slack;
 };
-
-// softmax(h W^T / temperature) for h (N,d), W (V,d).
-Law softmax_law(DType dtype, const Array& h, const Array& W, double temperature);
 
 }  // namespace fractus::oracle

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <functional>
 #include <limits>
-#include <thread>
 
 #include "oracle/companion_row.h"
 #include "oracle/lattice.h"
 #include "oracle/linear_attention_expected.h"
+#include "oracle/parallel.h"
 
 namespace fractus::oracle::linear_attention {
 namespace {
@@ -84,18 +84,6 @@ Branch settled_by(const Array* answered_y, std::size_t row, const Row<Companion<
   return zero_numerator ? Branch::either : Branch::cut;
 }
 
-// Groups are independent; each is evaluated by whichever thread is free.
-void for_each_group(std::size_t G, int threads, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  const auto loop = [&] {
-    for (std::size_t g = next++; g < G; g = next++) work(g);
-  };
-  std::vector<std::thread> helpers;
-  for (int i = 1; i < threads && static_cast<std::size_t>(i) < G; ++i) helpers.emplace_back(loop);
-  loop();
-  for (std::thread& helper : helpers) helper.join();
-}
-
 ExpectedTensor blank(const std::string& name, Shape shape, bool with_remainder) {
   const auto count = static_cast<std::size_t>(element_count(shape));
   return {name, std::move(shape), std::vector<double>(count), std::vector<double>(with_remainder ? count : 0),
@@ -157,7 +145,7 @@ Expected expected_in(const Question& question) {
   const auto leaves = same_leaf<R>([](double x) { return R(x); });
   std::atomic<std::size_t> in_doubt{0};
   std::atomic<bool> shared_edge{false};
-  for_each_group(G, question.threads, [&](std::size_t g) {
+  for_each(G, question.threads, [&](std::size_t g) {
     const Result<R> group = evaluate_group<R>(question, g, leaves, [&](std::size_t t, const Row<R>& num) {
       return settled_by<judged>(question.answered_y, g * T + t, num);
     });

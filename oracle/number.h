@@ -1,7 +1,7 @@
 // What a definition asks of a number system beyond + - * /.
 //
 // A definition is written once, over a number type R. These overloads are its only questions to the number system:
-// where a constant comes from, and on which side of a cut a denominator lies.
+// where a constant comes from, on which side of a cut a denominator lies, and what exp and log mean.
 #pragma once
 
 #include <cmath>
@@ -34,5 +34,46 @@ Branch branch(const R& den, int exponent) {
 // counts roundings cares.
 template <class X>
 void may_add(X&, std::size_t) {}
+
+// A number that every kernel has as one of its own at this point, however it came by it: only a type that looks into
+// the sums behind a number cares.
+template <class X>
+X computed(const X& x) {
+  return x;
+}
+
+// Is x a 0 that adds nothing to whatever it multiplies? Only a type that is slow asks.
+template <class X>
+bool vanishes(const X&) {
+  return false;
+}
+
+// The numbers that exp takes and log gives. Reals are their own exponents; where exp is no function of the system (a
+// prime field), exponents are a sort of their own, and exp and log lead from one to the other.
+template <class R>
+struct ExponentOf {
+  using type = R;
+};
+template <class R>
+using Exponent = typename ExponentOf<R>::type;
+
+// The larger of two exponents. A definition asks for it only where any other shift gives the same value, so a system
+// without an order answers with either.
+template <class X>
+X larger(const X& a, const X& b) {
+  return a < b ? b : a;
+}
+
+// exp(x), and log(x) as an exponent: the standard's for built-in types, else those declared beside the number type.
+template <class X>
+auto exp_of(const X& x) {
+  using std::exp;
+  return exp(x);
+}
+template <class X>
+auto log_of(const X& x) {
+  using std::log;
+  return log(x);
+}
 
 }  // namespace fractus::oracle

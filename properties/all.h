@@ -14,5 +14,6 @@ Property carry_property();
 Property choices_property();
 Property repeat_property();
 Property memory_property();
+Property law_property();
 
 }  // namespace fractus

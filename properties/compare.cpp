@@ -15,9 +15,6 @@ bool is_empty_call(const Problem& problem) {
                      [](const auto& input) { return input && input->values.empty(); });
 }
 
-// No right sampler draws what is less probable than this in the lifetime of a run.
-constexpr double least_chance = 0x1p-100;
-
 // -0 and 0 are the same number to every contract; NaN is no number to any.
 bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a + 0.0) == std::bit_cast<std::uint64_t>(b + 0.0);
@@ -110,7 +107,7 @@ Outcome compare_draw(Expectation& expectation, const Answer& answer) {
     const double token = tokens[n];
     const bool there = token >= 0 && token < static_cast<double>(V);
     const double chance = there ? probability[n * V + static_cast<std::size_t>(token)] : 0;
-    if (chance >= least_chance || outcome.finding) continue;
+    if (chance >= oracle::least_probability || outcome.finding) continue;
     Finding finding{.kind = "value", .tensor = answer.outputs.front().name, .index = {static_cast<std::int64_t>(n)}};
     finding.got = token;
     finding.text = there ? fmt::format("row {} drew the token {}, whose probability is {:.3g}", n, token, chance)

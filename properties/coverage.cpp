@@ -46,6 +46,7 @@ std::vector<std::string> classes_of(const Driver& driver, const PlanSettings& se
                                   : c.dims.at(groups) == 1 ? "= 1"
                                                            : "> 1"));
   if (c.property == "domain") classes.push_back("refusal of " + c.variant);
+  if (c.property == "law") classes.push_back("law of draws, " + c.variant);
   if (driver.classes)
     for (std::string& name : driver.classes(c, settings.block)) classes.push_back(std::move(name));
   return classes;
@@ -88,6 +89,8 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
   if (!driver.batch_symbol.empty())
     for (const char* groups : {"= 0", "= 1", "> 1"}) require(driver.batch_symbol + " " + groups);
   for (const Violation& violation : driver.violations) require("refusal of " + violation.name);
+  if (driver.law)
+    for (const char* variant : {"small", "large", "pairs", "seeds"}) require(std::string("law of draws, ") + variant);
   if (driver.required_classes)
     for (const std::string& name : driver.required_classes(settings.block)) require(name);
   return coverage;

@@ -2,12 +2,19 @@
 
 namespace fractus {
 
+namespace cross_entropy {
+const Driver& driver();
+}
 namespace linear_attention {
+const Driver& driver();
+}
+namespace sample_tokens {
 const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver()};
+  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
+                                              &sample_tokens::driver()};
   return all;
 }
 

@@ -56,6 +56,15 @@ struct Flat {
   std::string text;  // of the bound: "one chunk's logits"
 };
 
+// A call whose draws are put to the test of their law again and again, under other seeds.
+struct Draws {
+  std::string variant;  // of the property law
+  std::string fill;
+  Dims dims;
+  bool each_dtype = false;             // the law is hardly a matter of dtype: some are enough
+  Layout layout = Layout::contiguous;  // of all inputs
+};
+
 struct Driver {
   const Contract* contract = nullptr;
 
@@ -91,7 +100,8 @@ struct Driver {
 
   // The extents that a plan must hold: ragged tails of the given block, 1, primes, large.
   std::function<std::vector<Dims>(std::int64_t block)> shapes;
-  std::function<std::vector<Dims>(std::int64_t block)> exact_backward_shapes;  // that exact_backward_fill is made for
+  // Those of them that the wide lattices, and the exact fill with a backward, are made for.
+  std::function<std::vector<Dims>(std::int64_t block)> wide_shapes, exact_backward_shapes;
   std::function<rc::Gen<Dims>(std::int64_t block)> random_shape;
   // The classes of a case that are the kernel's own, and all that a run must hold. May be empty.
   std::function<std::vector<std::string>(const Case&, std::int64_t block)> classes;
@@ -104,6 +114,10 @@ struct Driver {
   std::function<Exactness(const Problem&, DType)> exactness;
   // Of a draw: the law of each row, and by how much a right kernel's own roundings may move it.
   std::function<oracle::Law(const Problem&, DType)> law;
+  std::string seed_scalar;   // what the draws follow from
+  double seeds = 0;          // it is a whole number below this
+  std::string chunk_symbol;  // so many rows are worked on at a time; all where it is 0
+  std::function<std::vector<Draws>(std::int64_t block, bool live)> draws;
 };
 
 const std::vector<const Driver*>& drivers();

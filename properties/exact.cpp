@@ -18,7 +18,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   for (DType dtype : settings.dtypes) {
     std::size_t turn = 0;
-    const std::vector<Dims> shapes = driver.shapes(settings.block);
+    const std::vector<Dims> shapes = driver.wide_shapes(settings.block);
     for (const std::string& fill : driver.wide_fills)
       for (int k = 0; k < 4; ++k) {
         Case c = base_case(driver, self, dtype, shapes[(3 * turn++) % shapes.size()], fill);

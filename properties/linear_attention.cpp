@@ -124,6 +124,7 @@ const Driver& driver() {
                         {{"G", 2}, {"T", 1025}, {"D", 16}},
                         {{"G", 2}, {"T", 768}, {"D", 64}}},
       .shapes = shapes,
+      .wide_shapes = shapes,
       .exact_backward_shapes = exact_backward_shapes,
       .random_shape = random_shape,
       .fill = fill,

@@ -114,6 +114,7 @@ struct Property {
   std::function<rc::Gen<Case>(const Driver&, const PlanSettings&)> random;  // more of them; empty where none are drawn
   std::function<Outcome(Expectation&, const Subject&)> check;
   bool compared_with_known_good = false;  // the second, tighter line holds here
+  int patience = 800;                     // checks that shrinking may make; most take a millisecond or a few
 };
 
 const std::vector<Property>& properties();

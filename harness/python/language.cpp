@@ -114,8 +114,14 @@ bool prepare(const std::string& path) {
   return in_python([&] { return support().attr("prepare")(path).cast<bool>(); });
 }
 
-std::vector<std::string> outline(const std::string& path) {
-  return in_python([&] { return support().attr("outline")(path).cast<std::vector<std::string>>(); });
+std::vector<outside::Outlined> outline(const std::string& path) {
+  return in_python([&] {
+    std::vector<outside::Outlined> all;
+    for (const auto& [name, is_function, parameters] :
+         support().attr("outline")(path).cast<std::vector<std::tuple<std::string, bool, std::vector<std::string>>>>())
+      all.push_back({name, is_function, parameters});
+    return all;
+  });
 }
 
 std::optional<std::string> exception_text() {

@@ -97,14 +97,15 @@ def settle():
 
 
 def outline(path):
-    """The names that the top level of a file binds with def or =, without running it."""
-    names = []
+    """The names that the top level of a file binds with def or =, each with its parameters (None where they are not to be read
+    there), without running it."""
+    names = {}
     for node in ast.parse(pathlib.Path(path).read_bytes(), path).body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            names.append(node.name)
+            names[node.name] = [argument.arg for argument in node.args.posonlyargs + node.args.args + node.args.kwonlyargs]
         elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return list(dict.fromkeys(names))
+            names |= {target.id: None for target in node.targets if isinstance(target, ast.Name)}
+    return [(name, parameters is not None, parameters or []) for name, parameters in names.items()]
 
 
 def prepare(path):

@@ -18,8 +18,8 @@ struct Language {
   std::function<bool(const std::string& path)> prepare;
   // Runs the file and gives the function as a form. What the file does is the candidate's doing.
   std::function<Form(const std::string& path, const std::string& name, const Contract& contract)> load;
-  // The top-level functions of a file, read and not run.
-  std::function<std::vector<std::string>(const std::string& path)> outline;
+  // The top-level names of a file, read and not run.
+  std::function<std::vector<outside::Outlined>(const std::string& path)> outline;
   // Around each fork of a process that has the language loaded.
   std::function<void()> before_fork, after_fork_in_parent, after_fork_in_child;
   // Of the exception that is being handled, where it is one of the language's own.

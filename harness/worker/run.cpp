@@ -129,6 +129,35 @@ struct Negated {
   }
 };
 
+// A leaf that already has a gradient, as one has that other losses or other uses feed: a backward hands its own to
+// autograd and leaves that one alone. One number stands for all of it, so that it costs no memory.
+class EarlierGradients {
+ public:
+  explicit EarlierGradients(const Problem& problem) : problem_(problem) {
+    for (const at::Tensor& leaf : problem.leaves) {
+      earlier_.emplace_back();
+      if (!leaf.defined() || !leaf.requires_grad()) continue;
+      earlier_.back() = at::full({}, 3, leaf.options().requires_grad(false)).expand(leaf.sizes());
+      leaf.mutable_grad() = earlier_.back();
+    }
+  }
+  // Takes them away again.
+  void check(Outcome& outcome) {
+    for (std::size_t i = 0; i < earlier_.size(); ++i) {
+      if (!earlier_[i].defined()) continue;
+      at::Tensor now = std::exchange(problem_.leaves[i].mutable_grad(), at::Tensor());
+      if (!now.is_same(earlier_[i]) || (now.numel() > 0 && now.flatten()[0].item<double>() != 3))
+        outcome.breaches.push_back({"modified-input", fmt::format("the gradient that the caller's {} had before the "
+                                                                  "backward was cleared, replaced or added to",
+                                                                  problem_.input_places[i]->name)});
+    }
+  }
+
+ private:
+  const Problem& problem_;
+  Tensors earlier_;
+};
+
 void second_backward(const Problem& problem, Outcome& outcome) {
   Tensors first;  // a gradient may be the cotangent itself
   for (const at::Tensor& gradient : outcome.gradients)
@@ -223,9 +252,14 @@ void run_form(const Problem& problem, bool checked, Outcome& outcome) {
   const std::int64_t held = live_bytes();
   run_forward(problem, checked, outcome);
   if (problem.backward) {
+    // A reentrant checkpoint's gradients are themselves added to what the leaves have.
+    std::optional<EarlierGradients> earlier;
+    if (checked && problem.backward_twice && !(language() != nullptr && holds_reentrant_checkpoint(outcome.outputs)))
+      earlier.emplace(problem);
     const auto start = Clock::now();
     find_gradients({&problem, 1}, {&outcome, 1}, /*keep_graph=*/checked && problem.backward_twice);
     outcome.seconds += seconds_since(start);
+    if (earlier) earlier->check(outcome);
   }
   outcome.peak_extra_bytes =
       std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs) - held_bytes(outcome.gradients));
@@ -295,7 +329,7 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
     if (!problem.settings.contains(key)) throw std::invalid_argument(fmt::format("{} has no setting '{}'", form, key));
     problem.settings[key] = value;
   }
-  request.at("scalars").get_to(problem.scalars);
+  problem.scalars = protocol::scalars_from(request.at("scalars"));
   request.at("threads").get_to(problem.threads);
   request.at("backward_twice").get_to(problem.backward_twice);
   request.at("watch_memory").get_to(problem.watch_memory);

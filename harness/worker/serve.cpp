@@ -161,10 +161,17 @@ Json serve_measure(const Json& request, const protocol::Descriptor& memory) {
           {"forward_peak_extra_bytes", forward_peak}, {"peak_extra_bytes", peak}};
 }
 
+Json outlined(const std::string& path) {
+  Json names = Json::array();
+  for (const outside::Outlined& one : language()->outline(path))
+    names.push_back({{"name", one.name}, {"is_function", one.is_function}, {"parameters", one.parameters}});
+  return {{"names", names}};
+}
+
 Message answer_to(const Message& request) {
   const auto& op = request.body.at("op").get_ref<const std::string&>();
   if (op == "extra_elements") return {extra_elements(request.body), {}};
-  if (op == "outline") return {{{"names", language()->outline(request.body.at("path").get<std::string>())}}, {}};
+  if (op == "outline") return {outlined(request.body.at("path").get<std::string>()), {}};
   const protocol::Descriptor& file = request.descriptors.at(0);
   if (op == "call") return {serve_call(request.body, file), {}};
   if (op == "together") return {serve_together(request.body, request.descriptors), {}};

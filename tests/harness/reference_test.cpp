@@ -61,7 +61,7 @@ double distance(const Plan& plan) {
     Expectation expectation(driver(), c, 1);
     const Answer a = candidate.subject().call(call_of(expectation, candidate.subject()));
     const Answer b = reference.subject().call(call_of(expectation, reference.subject()));
-    const auto expected = expectation.expected(a.outputs);
+    const auto expected = expectation.expected(a);
     if (expected->choices_in_doubt > 0) continue;
     for (std::size_t j = 0; j < expected->outputs.size(); ++j)
       for (std::size_t i = 0; i < expected->outputs[j].value.size(); ++i) {

@@ -133,7 +133,7 @@ TEST(Compare, GradientsOfARowInDoubtMayTakeEitherBranch) {
   const Problem problem{.inputs = {tensor("q", 0x1p-17), tensor("k", 1e-10 * 0x1p17), tensor("v", 1), {}, {}},
                         .cotangents = {tensor("y", 1), {}, {}}};
   Expectation expectation(driver(), c, problem, 1);
-  ASSERT_EQ(expectation.either().choices_in_doubt, 1u);
+  ASSERT_EQ(expectation.either()->choices_in_doubt, 1u);
   const auto outcome = [&](double y, double dv) {
     Answer answer = perfect(expectation);
     answer.outputs[0].values = {y};
