@@ -23,7 +23,7 @@ void check(const Tensors& inputs, const Scalars& scalars) {
   if (W.numel() == 0) refuse("W: wanted at least one row, got " + to_string(W.sizes().vec()));
   // Nothing here is done in chunks, but a call that no other form takes is not taken here either.
   const double ce_chunk = scalars.at("ce_chunk");
-  if (!(ce_chunk >= 0) || ce_chunk != std::floor(ce_chunk))
+  if (!(ce_chunk >= 0 && std::isfinite(ce_chunk)) || ce_chunk != std::floor(ce_chunk))
     refuse(fmt::format("ce_chunk: wanted a whole number of 0 or more, got {}", ce_chunk));
   const Tensor outside = targets.lt(0).logical_or(targets.ge(W.size(0))).nonzero();
   if (outside.numel() > 0) {

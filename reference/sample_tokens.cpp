@@ -18,7 +18,7 @@ using at::Tensor;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("sample_tokens: " + what); }
 
-bool is_whole(double x) { return x >= 0 && x == std::floor(x); }
+bool is_whole(double x) { return x >= 0 && std::isfinite(x) && x == std::floor(x); }
 
 void check(const Tensors& inputs, const Scalars& scalars) {
   check_inputs(contract(), inputs);
@@ -39,9 +39,9 @@ void check(const Tensors& inputs, const Scalars& scalars) {
   }
 }
 
-// In double: multinomial divides each probability by an exponential variate and takes the largest quotient. In float32
-// those variates lie on a grid of 2^-24, which 50257 words see (the smallest of them is near 1/50257, on 2^8 steps),
-// and so do their probabilities.
+// In double, so that the law is that of the softmax of x as it is: multinomial divides each probability by an
+// exponential variate of its dtype and takes the largest quotient. A probability of 0 is never that: some other one is
+// above 0, and torch draws no variate of 0 to divide by.
 Tensors dense_multinomial(const Tensors& inputs, const Scalars& scalars, const Settings&) {
   const c10::NoGradGuard no_gradient;
   check(inputs, scalars);

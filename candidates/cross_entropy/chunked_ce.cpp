@@ -63,7 +63,8 @@ struct ChunkedLoss : torch::autograd::Function<ChunkedLoss> {
         if (dW.defined()) at::addmm_out(dW, dW, dx.t(), rows.of(h), /*beta=*/rows.first == 0 ? 0 : 1, scale);
       }
     }
-    return once_differentiable({dh, dW, {}, {}});
+    forbid_second_derivative(dh, dW, h, W, cotangents[0]);
+    return {dh, dW, {}, {}};
   }
 };
 

@@ -1,6 +1,6 @@
 #include "candidates/cross_entropy/inputs.h"
 
-#include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 
@@ -45,7 +45,7 @@ Inputs checked(const Tensors& inputs, const Scalars& scalars) {
   require_elements("h", h, "at least one row and one column");
   require_elements("W", W, "at least one row");
   const double ce_chunk = scalars.at("ce_chunk");
-  if (!(ce_chunk >= 0) || ce_chunk != std::floor(ce_chunk))
+  if (!(ce_chunk >= 0 && std::isfinite(ce_chunk)) || ce_chunk != std::floor(ce_chunk))
     refuse(fmt::format("ce_chunk: wanted a whole number of 0 or more, got {}", ce_chunk));
   require_targets(targets, W.size(0));
   const auto rows = static_cast<double>(h.size(0));
@@ -69,14 +69,14 @@ double gradient_scale(const Tensor& cotangent, std::int64_t rows) {
   return cotangent.item<double>() / static_cast<double>(rows);
 }
 
-torch::autograd::variable_list once_differentiable(torch::autograd::variable_list gradients) {
-  if (!c10::GradMode::is_enabled()) return gradients;
-  for (Tensor& gradient : gradients)
-    if (gradient.defined()) gradient.set_requires_grad(true);
-  const auto stop = std::make_shared<torch::autograd::DelayedError>(
+void forbid_second_derivative(const Tensor& dh, const Tensor& dW, const Tensor& h, const Tensor& W,
+                              const Tensor& cotangent) {
+  if (!c10::GradMode::is_enabled()) return;
+  const auto stop = std::make_shared<torch::autograd::Error>(
       "cross_entropy: its gradients cannot be differentiated: the backward is written by hand",
-      static_cast<std::int64_t>(gradients.size()));
-  return (*stop)(std::move(gradients));
+      torch::autograd::collect_next_edges(h, W, cotangent));
+  for (const Tensor& gradient : {dh, dW})
+    if (Tensor marked = gradient; marked.defined()) torch::autograd::create_gradient_edge(marked, stop);
 }
 
 }  // namespace fractus::cross_entropy

@@ -34,8 +34,9 @@ std::vector<Rows> chunks(std::int64_t rows, std::int64_t chunk);
 // The cotangent over N, which all gradients are scaled by.
 double gradient_scale(const at::Tensor& cotangent, std::int64_t rows);
 
-// Gradients as they leave a hand-written backward. Where a graph of the backward itself is asked for, differentiating
-// them is a runtime_error of its own instead of a gradient of 0.
-torch::autograd::variable_list once_differentiable(torch::autograd::variable_list gradients);
+// Marks the gradients that leave a hand-written backward, where a graph of the backward itself is recorded: going back
+// through them to h, W or the cotangent is a runtime_error that says so, instead of a gradient of 0.
+void forbid_second_derivative(const at::Tensor& dh, const at::Tensor& dW, const at::Tensor& h, const at::Tensor& W,
+                              const at::Tensor& cotangent);
 
 }  // namespace fractus::cross_entropy

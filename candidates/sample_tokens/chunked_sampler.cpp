@@ -21,7 +21,7 @@ constexpr std::int64_t rows_in_double = 16;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("sample_tokens: " + what); }
 
-bool is_whole(double x) { return x >= 0 && x == std::floor(x); }
+bool is_whole(double x) { return x >= 0 && std::isfinite(x) && x == std::floor(x); }
 
 struct Inputs {
   Tensor h, W;

@@ -251,7 +251,7 @@ std::vector<const Form*> forms_where(const std::function<bool(const Form&)>& hol
 
 const std::string crashing = "wrong_crashes_at_prime_groups";  // has a test of its own
 
-bool is_right(const Form& form) { return form.role != Role::wrong; }
+bool is_right(const Form& form) { return form.kernel == "linear_attention" && form.role != Role::wrong; }
 bool is_right_in_blocks(const Form& form) { return is_right(form) && form.settings.contains("block"); }
 
 struct FormTest : testing::TestWithParam<const Form*> {
