@@ -191,8 +191,9 @@ Exactness exactness(const Problem& problem, DType dtype) {
 }
 
 // One chunk's logits, and a few numbers and a copy of h for each row.
-std::int64_t one_chunk(const Dims&, const Dims& large) {
-  return large.at("ce_chunk") * large.at("V") + large.at("N") * (large.at("d") + 16);
+std::int64_t one_chunk(const Dims& dims) {
+  const std::int64_t N = dims.at("N"), chunk = dims.at("ce_chunk") == 0 ? N : std::min(dims.at("ce_chunk"), N);
+  return chunk * dims.at("V") + N * (dims.at("d") + 16);
 }
 
 }  // namespace
@@ -218,10 +219,12 @@ const Driver& driver() {
       .corners = {dims(33, 65, 1031, 32), dims(130, 4, 300, 64), dims(2, 1280, 5003, 1), dims(70, 16, 2049, 69)},
       .memory_shapes = {dims(1024, 4, 40, 64), dims(64, 16, 2000, 16), dims(256, 16, 2000, 16), dims(16, 16, 8000, 16),
                         dims(33, 16, 2000, 0), dims(50, 300, 900, 16)},
-      .flat = {{.small = dims(64, 8, 10000, 16),
-                .large = dims(1024, 8, 10000, 16),
-                .allowance = one_chunk,
-                .text = "one chunk's logits, h and 16 numbers a row"}},
+      .flat = Flat{.symbol = "N",
+                   .other = "V",
+                   .few = 64,
+                   .dims = dims(1024, 8, 10000, 16),
+                   .allowance = one_chunk,
+                   .text = "one chunk's logits, h and 16 numbers a row"},
       .violations = violations(),
       .longest_block = 8192,
       .recorded_with = {{{"ce_chunk", 0}}, {{"ce_chunk", 1}}, {{"ce_chunk", 5}}, {{"ce_chunk", 64}}},

@@ -17,8 +17,8 @@ const std::vector<std::string>& wide_fill_names();
 
 std::vector<std::string> fill_names();
 
-// Inputs h, W, targets, the scalar ce_chunk and the cotangent of the loss for the case. Throws std::invalid_argument for
-// an unknown fill or impossible extents.
+// Inputs h, W, targets, the scalar ce_chunk and the cotangent of the loss for the case. Throws std::invalid_argument
+// for an unknown fill or impossible extents.
 Problem fill(const Case& c);
 
 }  // namespace fractus::cross_entropy

@@ -48,11 +48,13 @@ struct Violation {
   bool may_be_nan = false;                  // a result that is NaN throughout hides nothing
 };
 
-// Memory beside inputs and outputs that may not grow with one extent, however large: from the first shape to the second
-// by no more than `allowance` elements.
+// Memory beside inputs and outputs that may not grow with one extent: from `few` of it to as many as a case has by no
+// more than `allowance` elements.
 struct Flat {
-  Dims small, large;
-  std::function<std::int64_t(const Dims& small, const Dims& large)> allowance;
+  std::string symbol, other;  // what may not be held is their product: N and V
+  std::int64_t few = 1;
+  Dims dims;  // what is planned
+  std::function<std::int64_t(const Dims&)> allowance;
   std::string text;  // of the bound: "one chunk's logits"
 };
 
@@ -92,7 +94,7 @@ struct Driver {
 
   std::vector<Dims> corners;        // several unusual extents at once; each is tried once, with all gradients
   std::vector<Dims> memory_shapes;  // cells of the memory property, ordinary shapes but for the extent that grows
-  std::vector<Flat> flat;           // what the contract itself says of memory
+  std::optional<Flat> flat;         // what the contract itself says of memory
   std::vector<Violation> violations;
   // The largest block of a form whose borders the shapes can surround; longer ones would take minutes.
   std::int64_t longest_block = 256;

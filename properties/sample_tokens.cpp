@@ -193,8 +193,9 @@ oracle::Law law(const Problem& problem, DType dtype) {
 }
 
 // One chunk's logits, their probabilities and a row's few numbers.
-std::int64_t one_chunk(const Dims&, const Dims& large) {
-  return 2 * large.at("ce_chunk") * large.at("V") + large.at("N") * (large.at("d") + 16);
+std::int64_t one_chunk(const Dims& dims) {
+  const std::int64_t N = dims.at("N"), chunk = dims.at("ce_chunk") == 0 ? N : std::min(dims.at("ce_chunk"), N);
+  return 2 * chunk * dims.at("V") + N * (dims.at("d") + 16);
 }
 
 }  // namespace
@@ -215,10 +216,12 @@ const Driver& driver() {
       .corners = {dims(33, 65, 1031, 32), dims(130, 4, 300, 64), dims(2, 1280, 5003, 1), dims(70, 16, 2049, 69)},
       .memory_shapes = {dims(64, 16, 2000, 16), dims(256, 16, 2000, 16), dims(16, 16, 8000, 16), dims(33, 16, 2000, 0),
                         dims(50, 300, 900, 16)},
-      .flat = {{.small = dims(64, 8, 4000, 16),
-                .large = dims(1024, 8, 4000, 16),
-                .allowance = one_chunk,
-                .text = "one chunk's logits and probabilities, h and 16 numbers a row"}},
+      .flat = Flat{.symbol = "N",
+                   .other = "V",
+                   .few = 64,
+                   .dims = dims(1024, 8, 4000, 16),
+                   .allowance = one_chunk,
+                   .text = "one chunk's logits and probabilities, h and 16 numbers a row"},
       .violations = violations(),
       .longest_block = 8192,
       .shapes = shapes,
