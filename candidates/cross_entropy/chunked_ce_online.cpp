@@ -194,7 +194,7 @@ const Registration registered{{
     .role = Role::candidate,
     .summary =
         "ce_chunk rows and a block of the vocabulary at a time, a running maximum and sum; gradients made in forward",
-    .settings = {{"block", 1024}},
+    .settings = {{"block", 4096}},
     .declares = {.extra_elements = extra_elements, .add_depth = add_depth},
     .run = run,
 }};

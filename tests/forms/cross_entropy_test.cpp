@@ -83,15 +83,15 @@ const std::vector<Case>& cases() {
         {"one_row", 1, 5, 11, 1},
         {"one_word", 5, 3, 1, 2},
         {"one_column", 5, 1, 4, 2},
-        {"many_words", 5, 3, 3000, 2},
-        {"many_words_float32", 5, 3, 3000, 2, at::kFloat},
+        {"many_words", 5, 3, 5000, 2},
+        {"many_words_float32", 5, 3, 5000, 2, at::kFloat},
         {"strided", 7, 6, 11, 3, at::kDouble, strided},
         {"sliced", 7, 6, 11, 3, at::kDouble, sliced},
         {"one_row_for_all", 7, 5, 11, 3, at::kDouble, one_row_for_all},
-        {"targets_at_the_ends", 7, 5, 2500, 3, at::kDouble, targets_at_the_ends},
-        {"peaked", 7, 5, 2500, 3, at::kFloat, peaked},
-        {"masked", 7, 5, 2500, 3, at::kFloat, masked},
-        {"equal_logits", 7, 5, 2500, 3, at::kFloat, equal_logits},
+        {"targets_at_the_ends", 7, 5, 5000, 3, at::kDouble, targets_at_the_ends},
+        {"peaked", 7, 5, 5000, 3, at::kFloat, peaked},
+        {"masked", 7, 5, 5000, 3, at::kFloat, masked},
+        {"equal_logits", 7, 5, 5000, 3, at::kFloat, equal_logits},
     };
     made_up.insert(made_up.end(), others.begin(), others.end());
     return made_up;
@@ -272,8 +272,8 @@ Tensors loss_and_dW(const Form& form, const Tensors& inputs) {
 // Protects: the shift by the maximum. log s + a as one number would lose log s to the spacing of 3000, 2^-12.
 TEST_P(LossForm, TakesAnOffsetForNothing) {
   for (const double offset : {3000, -3000}) {
-    const Tensors plain = loss_and_dW(form(), exact_logits(0, 2500)),
-                  shifted = loss_and_dW(form(), exact_logits(offset, 2500));
+    const Tensors plain = loss_and_dW(form(), exact_logits(0, 5000)),
+                  shifted = loss_and_dW(form(), exact_logits(offset, 5000));
     EXPECT_TRUE(at::equal(plain[0], shifted[0])) << offset;
     EXPECT_TRUE(at::equal(plain[1], shifted[1])) << offset;
   }
@@ -282,7 +282,7 @@ TEST_P(LossForm, TakesAnOffsetForNothing) {
 TEST(TakesAnOffsetForNothing, SeesALogSumThatHoldsTheMaximum) {
   const Form lse =
       wrong([](const Tensor& x, const Tensor& t) { return (x.logsumexp(1) - x.gather(1, t).squeeze(1)).mean(); });
-  EXPECT_FALSE(at::equal(loss_and_dW(lse, exact_logits(0, 2500))[0], loss_and_dW(lse, exact_logits(3000, 2500))[0]));
+  EXPECT_FALSE(at::equal(loss_and_dW(lse, exact_logits(0, 5000))[0], loss_and_dW(lse, exact_logits(3000, 5000))[0]));
 }
 
 // Protects: a gradient that nobody asked for is not made, and the other one is the same without it.
