@@ -227,6 +227,7 @@ const Driver& driver() {
                    .text = "one chunk's logits, h and 16 numbers a row"},
       .violations = violations(),
       .longest_block = 8192,
+      .longest_wrong_block = 64,
       .recorded_with = {{{"ce_chunk", 0}}, {{"ce_chunk", 1}}, {{"ce_chunk", 5}}, {{"ce_chunk", 64}}},
       .shapes = shapes,
       .wide_shapes = exact_shapes,

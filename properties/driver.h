@@ -98,6 +98,7 @@ struct Driver {
   std::vector<Violation> violations;
   // The largest block of a form whose borders the shapes can surround; longer ones would take minutes.
   std::int64_t longest_block = 256;
+  std::int64_t longest_wrong_block = 256;  // of a known-wrong form: more blocks fill the shapes where they are shorter
   std::vector<Dims> recorded_with{{}};  // scalars that a golden record leaves open
 
   // The extents that a plan must hold: ragged tails of the given block, 1, primes, large.

@@ -100,7 +100,7 @@ std::vector<Draws> draws(std::int64_t block, bool live) {
       {"large", "temperatures", dims(256, 70, 1031, 0)},
       {"large", "masked", dims(256, 8, 2049, 60)},
       {"large", "one_peaked", dims(128, 8, 5003, 48)},
-      {"large", "uniform", dims(128, 8, 5003, 50)},
+      {"large", "uniform", dims(128, 2, 20011, 50)},  // more tokens than a uniform number of few bits can tell apart
   };
   if (live)
     list.insert(list.end(), {{"large", "one_law", dims(64, 8, 50257, 24)},
@@ -224,6 +224,7 @@ const Driver& driver() {
                    .text = "one chunk's logits and probabilities, h and 16 numbers a row"},
       .violations = violations(),
       .longest_block = 8192,
+      .longest_wrong_block = 64,
       .shapes = shapes,
       .random_shape = random_shape,
       .classes = classes,
