@@ -14,7 +14,7 @@
 namespace fractus {
 
 struct BatterySettings {
-  std::chrono::duration<double> budget{180};
+  std::chrono::duration<double> budget{300};
   std::vector<std::string> waived;
   std::filesystem::path fixtures;                 // where shrunk failures are kept
   std::function<void(const Progress&)> progress;  // before each case

@@ -19,7 +19,7 @@ struct Progress {
 };
 
 struct JudgeSettings {
-  std::chrono::duration<double> budget{120};
+  std::chrono::duration<double> budget{240};
   std::vector<std::string> waived;
   bool partial = false;                           // the user left properties out
   std::filesystem::path fixtures;                 // where a shrunk failure is kept

@@ -9,6 +9,12 @@
 namespace fractus {
 namespace {
 
+// A note of many parts has its place in the report; here is room for a line.
+std::string first_part(const std::string& note) {
+  constexpr std::size_t room = 100;
+  return note.size() <= room ? note : note.substr(0, std::min(room, note.find_first_of(";:"))) + " ...";
+}
+
 std::string paint(const std::string& text, const std::string& verdict, bool colour) {
   if (!colour) return text;
   const char* code = verdict == "PASSED" || verdict == "EQUIVALENT"  ? "32"
@@ -19,7 +25,7 @@ std::string paint(const std::string& text, const std::string& verdict, bool colo
 
 std::string ratio_text(const PropertyResult& p) {
   if (p.bit_equal > 0) return fmt::format("{} elements bit-equal", p.bit_equal);
-  if (p.worst_ratio.empty()) return p.notes.empty() || p.cases == 0 ? "" : p.notes.back();
+  if (p.worst_ratio.empty()) return p.notes.empty() || p.cases == 0 ? "" : first_part(p.notes.back());
   return fmt::format("at most {:.3g} of the bound", p.worst());
 }
 

@@ -138,7 +138,7 @@ TEST(SampleTokensLaw, IsTheSoftmax) {
         double sum = 0;
         for (std::size_t i = 40 * n; i < 40 * (n + 1); ++i) {
           sum += law.probability[i];
-          if (truth[i] < sample_tokens::least_probability) continue;
+          if (truth[i] < least_probability) continue;
           EXPECT_LE(std::fabs(std::log(law.probability[i] / truth[i])), law.slack[n] * 0x1p-8 + 0x1p-50) << fill;
         }
         EXPECT_NEAR(sum, 1, 1e-6);
@@ -182,7 +182,7 @@ TEST(SampleTokensLaw, SlackCoversCorrectKernels) {
       for (int form : {0, 1, 2}) {
         const std::vector<double> got = kernel_law(h, W, 0.9F, form);
         for (std::size_t i = 0; i < got.size(); ++i)
-          if (law.probability[i] >= sample_tokens::least_probability)
+          if (law.probability[i] >= least_probability)
             worst = std::max(worst, std::fabs(std::log(got[i] / law.probability[i])) / law.slack[i / 50]);
       }
     }
