@@ -139,6 +139,21 @@ Row<Companion<judged>> probabilities(const Row<Companion<judged>>& y, const Comp
   return result;
 }
 
+// The elements that may be the kernel's maximum are those within their own errors of ours; any of them may take the
+// whole of what is left of the sum, which is at most the error of a sum that is 0.
+template <DType judged>
+void may_return_sum(Row<Companion<judged>>& dx, const Row<Companion<judged>>& y, const Chain& chain) {
+  double m = 0, e = 0, e_of_largest = 0;
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    m += dx.m[i];
+    e += dx.e[i];
+    if (y.v[i] >= 0) e_of_largest = std::max(e_of_largest, y.e[i]);
+  }
+  const double left = error<judged>({0, m, dx.n + static_cast<double>(chain.additions), e, dx.w}) * (1 + base_slack);
+  for (std::size_t i = 0; i < dx.size(); ++i)
+    if (static_cast<double>(y.v[i]) + y.e[i] + e_of_largest >= 0) dx.e[i] += left;
+}
+
 template <DType judged>
 void scale(Row<Companion<judged>>& x, const Companion<judged>& a) {
   const double floor = underflow<judged>(a.w, x.w);

@@ -48,6 +48,7 @@ FromLogits<R> from_logits(const Logits& x, const std::vector<std::size_t>& targe
     if (!g) return;
     Row<R> dx = probability == Probability::quotient ? quotient(e, s) : probabilities(y, l, chain);
     dx.set(targets[n], dx.get(targets[n]) - R(1));
+    may_return_sum(dx, y, chain);
     scale(dx, *g / count);
     result.dx->set_row(n, dx);
   });

@@ -48,6 +48,11 @@ auto probabilities(const Row<X>& y, const X& l, const Chain&) {
   return result;
 }
 
+// A kernel may let the derivative pass through the maximum, which takes minus the sum over dx: 0, but for what its
+// terms and the sum round.
+template <class R, class X>
+void may_return_sum(Row<R>&, const Row<X>&, const Chain&) {}
+
 // x *= a
 template <class R>
 void scale(Row<R>& x, const R& a) {
