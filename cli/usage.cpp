@@ -61,12 +61,24 @@ std::map<std::string, std::int64_t> settings_from(const std::string& text, const
   return settings;
 }
 
+// Throws UsageError where the file binds no such name and one like it.
+void require_like(const std::vector<outside::Outlined>& names, const outside::Spec& spec) {
+  std::vector<std::string> functions;
+  for (const outside::Outlined& one : names) {
+    if (one.name == spec.name) return;
+    if (one.is_function) functions.push_back(one.name);
+  }
+  if (!nearest(spec.name, functions).empty()) unknown("function of " + spec.path, spec.name, functions);
+}
+
 // The one kernel whose arguments the function has, all of them by name; nullptr where there is none, or several.
 const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec) {
   if (spec.kind->ending != ".py") return nullptr;
   std::vector<std::string> parameters;
   try {
-    for (const outside::Outlined& one : workshop.outline(spec.path))
+    const std::vector<outside::Outlined> names = workshop.outline(spec.path);
+    require_like(names, spec);
+    for (const outside::Outlined& one : names)
       if (one.name == spec.name) parameters = one.parameters;
   } catch (const UnreadableSource&) {  // loading it says why
     return nullptr;

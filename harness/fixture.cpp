@@ -177,7 +177,7 @@ std::filesystem::path write_fixture(const std::filesystem::path& folder, const F
   if (fixture.problem &&
       value_count(fixture.problem->inputs) + value_count(fixture.problem->cotangents) <= most_values) {
     j["inputs"] = to_json(fixture.problem->inputs);
-    j["scalars"] = fixture.problem->scalars;
+    if (!fixture.problem->scalars.empty()) j["scalars"] = fixture.problem->scalars;
     j["cotangents"] = to_json(fixture.problem->cotangents);
   }
   std::error_code error;

@@ -37,7 +37,7 @@ class Usage(unittest.TestCase):
         self.refused("did you mean float32", "--candidate", "chunked", "--dtype", "float23")
         self.refused("did you mean block", "--candidate", "chunked:blok=3")
         self.refused("did you mean oracle", "bench", "oracel")
-        self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--candidate", "zzz")
+        self.refused("there are: chunked_ce, chunked_ce_online, chunked, chunked_tail, cumsum", "--candidate", "zzz")
         self.refused("unknown reference 'chunkd'; did you mean chunked", "--candidate", "chunked", "--reference", "chunkd")
         self.refused("did you mean block", "--candidate", "chunked", "--reference", "chunked_tail:blok=3")
         self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--candidate", "chunked", "--reference", "zzz")

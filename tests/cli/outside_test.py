@@ -22,7 +22,7 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp())
 
     def judged(self, candidate, status, words, only="contract,gradients"):
-        done = run("--candidate", candidate, *QUICK, "--only", only, "--report", self.folder / "report", "--json", self.folder / "r.json")
+        done = run("--candidate", candidate, "--kernel", "linear_attention", *QUICK, "--only", only, "--report", self.folder / "report", "--json", self.folder / "r.json")
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         self.assertIn(words, done.stdout)
         return json.loads((self.folder / "r.json").read_text())
@@ -75,7 +75,7 @@ class Python(Folder):
         (self.folder / "compiled.py").write_text(
             f"import sys, torch\nsys.path.insert(0, {str(HOSTILE.parent)!r})\nfrom hostile import right\n"
             "f = torch.compile(right, backend='aot_eager', dynamic=True)\n")
-        done = run("fuzz", "--candidate", f"{self.folder}/compiled.py:f", "--cases", 6, "--only", "rounding")
+        done = run("fuzz", "--kernel", "linear_attention", "--candidate", f"{self.folder}/compiled.py:f", "--cases", 6, "--only", "rounding")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_bad_usage(self):
@@ -96,7 +96,7 @@ class Operators(Folder):
                                     ("one_output", 4, "wanted a tuple of 3 tensors, got 1 values"),
                                     ("needs_carry", 4, "S0 may be absent, and the schema says Tensor")):
             self.judged(f"{OPERATORS}:fractus_test::{name}", status, words)
-        done = run("--candidate", f"{OPERATORS}:fractus_test::atention")
+        done = run("--kernel", "linear_attention", "--candidate", f"{OPERATORS}:fractus_test::atention")
         self.assertEqual(done.returncode, 64, done.stderr)
         self.assertIn("did you mean fractus_test::attention", done.stderr)
 
@@ -146,15 +146,15 @@ class Packages(Folder):
         subprocess.run([ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "outside" / "package.py", self.folder], check=True,
                        capture_output=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "cache"),
                                                  "LD_LIBRARY_PATH": str(ROOT / "build" / "release" / "cuda-stubs")})
-        done = run("--candidate", self.folder / "right.pt2", *QUICK)
+        done = run("--kernel", "linear_attention", "--candidate", self.folder / "right.pt2", *QUICK)
         self.assertEqual(done.returncode, 64, done.stderr)
         self.assertIn("--forward-only", done.stderr)
-        done = run("--candidate", self.folder / "right.pt2", "--forward-only")
+        done = run("--kernel", "linear_attention", "--candidate", self.folder / "right.pt2", "--forward-only")
         self.assertEqual(done.returncode, 64, done.stderr)
         self.assertIn("--dtype float32 or --dtype float64", done.stderr)
         before = set(pathlib.Path(tempfile.gettempdir()).glob("fractus-package-*"))
         for name, status, words in (("right", 0, "EQUIVALENT (float32 only) (forward only)"), ("no_carry", 1, "z(")):
-            done = run("--candidate", self.folder / f"{name}.pt2", *QUICK, "--forward-only", "--report", self.folder)
+            done = run("--kernel", "linear_attention", "--candidate", self.folder / f"{name}.pt2", *QUICK, "--forward-only", "--report", self.folder)
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             self.assertIn(words, done.stdout)
         self.assertEqual(set(pathlib.Path(tempfile.gettempdir()).glob("fractus-package-*")), before)
