@@ -159,7 +159,7 @@ class Packages(Folder):
             self.assertIn(words, done.stdout)
         self.assertEqual(set(pathlib.Path(tempfile.gettempdir()).glob("fractus-package-*")), before)
         (self.folder / "none.pt2").write_bytes(b"no package")
-        done = run("--candidate", self.folder / "none.pt2", *QUICK, "--forward-only", "--report", self.folder)
+        done = run("--kernel", "linear_attention", "--candidate", self.folder / "none.pt2", *QUICK, "--forward-only", "--report", self.folder)
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         self.assertIn("it cannot be loaded", done.stdout)
 
