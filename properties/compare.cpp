@@ -100,14 +100,16 @@ std::vector<Part> parts_of(const Answer& answer) {
 Outcome compare_draw(Expectation& expectation, const Answer& answer) {
   Outcome outcome;
   const std::vector<double>& tokens = answer.outputs.front().values;
-  const std::vector<double>& probability = expectation.law().probability;
+  const auto& [probability, slack] = expectation.law();
   const std::size_t V = tokens.empty() ? 0 : probability.size() / tokens.size();
   for (std::size_t n = 0; n < tokens.size(); ++n) {
     ++outcome.elements;
     const double token = tokens[n];
     const bool there = token >= 0 && token < static_cast<double>(V);
     const double chance = there ? probability[n * V + static_cast<std::size_t>(token)] : 0;
-    if (chance >= oracle::least_probability || outcome.finding) continue;
+    // A row whose law has no bound, as where masked logits are all that there is, may draw any token of the vocabulary.
+    const double at_most = !there ? 0 : std::isinf(slack[n]) ? 1 : chance * std::exp(slack[n]);
+    if (at_most >= oracle::least_probability || outcome.finding) continue;
     Finding finding{.kind = "value", .tensor = answer.outputs.front().name, .index = {static_cast<std::int64_t>(n)}};
     finding.got = token;
     finding.text = there ? fmt::format("row {} drew the token {}, whose probability is {:.3g}", n, token, chance)

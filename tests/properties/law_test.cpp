@@ -335,7 +335,8 @@ TEST(SamplerDriver, HasWhatEveryPropertyAsksFor) {
     for (const bool live : {false, true}) {
       PlanSettings settings;
       settings.live = live;
-      if (property.applies(driver())) EXPECT_FALSE(property.plan(driver(), settings).empty()) << property.name;
+      if (!property.applies(driver())) continue;
+      EXPECT_FALSE(property.plan(driver(), settings).empty()) << property.name;
     }
 }
 
@@ -389,6 +390,24 @@ TEST(Domain, AsksForTokensWhereThereIsNoLaw) {
     ASSERT_TRUE(wrong.finding) << violation.name;
     EXPECT_EQ(wrong.finding->kind, "unchecked-input");
   }
+}
+
+// Protects: no false refusal where nothing is known. Every logit is of the order of a mask and has an error far above
+// the others' differences: any token may come, and a number that is none may not.
+TEST(Domain, ARowWithoutABoundMayDrawAnyToken) {
+  Case c = base_case(driver(), "contract", DType::float64, {{"N", 4}, {"d", 8}, {"V", 31}, {"ce_chunk", 1}}, "masked");
+  c.layouts["W"] = Layout::broadcast;
+  c.seed = 8615444334219129;
+  Expectation expectation(driver(), c, 1);
+  ASSERT_TRUE(std::isinf(*std::min_element(expectation.law().slack.begin(), expectation.law().slack.end())));
+  const auto drew = [&](double token) {
+    Answer answer;
+    answer.outputs = {Array{"tokens", DType::int64, {4}, std::vector<double>(4, token)}};
+    return compare(expectation, answer).finding;
+  };
+  for (double token = 0; token < 31; ++token) EXPECT_FALSE(drew(token)) << token;
+  EXPECT_TRUE(drew(31));
+  EXPECT_TRUE(drew(-1));
 }
 
 // Protects: no false refusal by the fills. Laws add up to 1 and are known to within a slack that costs little; tokens
