@@ -7,63 +7,12 @@
 #include "oracle/sample_tokens.h"
 #include "properties/driver.h"
 #include "properties/sample_tokens_fill.h"
+#include "properties/vocabulary.h"
 
 namespace fractus::sample_tokens {
 namespace {
 
-Dims dims(std::int64_t N, std::int64_t d, std::int64_t V, std::int64_t ce_chunk) {
-  return {{"N", N}, {"d", d}, {"V", V}, {"ce_chunk", ce_chunk}};
-}
-
-constexpr std::int64_t far_above = 1000;
-
-// B 2, T 128. The run's own ce_chunk, 2048, would be one chunk of these rows; 96 leaves a short last one.
-Dims training_run() { return dims(256, 1280, 50257, 96); }
-
-// Every border of a block of the vocabulary against every way in which ce_chunk lies to N.
-std::vector<Dims> shapes(std::int64_t block) {
-  const std::vector<std::int64_t> vocabularies{
-      5, 31, block - 1, block, block + 1, 2 * block - 1, 2 * block, 2 * block + 1, 3 * block + 5, 2, 3, 257};
-  const std::vector<std::int64_t> rows{4, 7, 8, 5, 2, 16, 3, 13};
-  const std::vector<std::int64_t> widths{4, 1, 8, 3, 5, 2, 16};
-  std::vector<Dims> list;
-  std::size_t turn = 0;
-  for (const std::int64_t V : vocabularies) {
-    if (V < 1) continue;
-    const std::int64_t N = rows[turn % rows.size()];
-    const std::vector<std::int64_t> chunks{3, 1, N - 1, 0, N, 2, N + 1, far_above, N / 2};
-    list.push_back(dims(N, widths[turn % widths.size()], V, chunks[turn % chunks.size()]));
-    ++turn;
-  }
-  for (const std::int64_t chunk : {std::int64_t{0}, std::int64_t{1}, std::int64_t{6}, std::int64_t{7}, std::int64_t{8},
-                                   std::int64_t{3}, far_above})
-    list.push_back(dims(7, 3, 37, chunk));
-  // Widths, rows and vocabularies that a kernel may treat apart.
-  for (const Dims& one :
-       {dims(1, 4, 11, 0),   dims(1, 2, 130, 1),  dims(1, 5, 9, 4),     dims(3, 4, 1, 2),     dims(2, 1, 1, 0),
-        dims(5, 32, 40, 2),  dims(3, 17, 65, 2),  dims(4, 64, 33, 3),   dims(2, 65, 19, 1),   dims(3, 128, 20, 2),
-        dims(37, 3, 29, 10), dims(65, 2, 17, 16), dims(129, 1, 5, 128), dims(256, 2, 9, 100), dims(3, 2, 1009, 2),
-        dims(4, 3, 1025, 3), dims(2, 4, 1500, 1), dims(5, 2, 2500, 2),  dims(2, 3, 5003, 0),  dims(3, 3, 10007, 2)})
-    list.push_back(one);
-  return list;
-}
-
-rc::Gen<Dims> random_shape(std::int64_t block) {
-  using rc::gen::inRange;
-  const auto vocabulary = rc::gen::weightedOneOf<std::int64_t>({{3, inRange<std::int64_t>(1, 40)},
-                                                                {3, inRange<std::int64_t>(1, 2 * block + 2)},
-                                                                {1, inRange<std::int64_t>(200, 3000)}});
-  const auto rows =
-      rc::gen::weightedOneOf<std::int64_t>({{4, inRange<std::int64_t>(1, 12)}, {2, inRange<std::int64_t>(12, 80)}});
-  const auto width = rc::gen::weightedOneOf<std::int64_t>(
-      {{9, rc::gen::element<std::int64_t>(1, 2, 3, 4, 5, 8, 8, 12, 16)}, {1, inRange<std::int64_t>(17, 80)}});
-  const auto chunk = rc::gen::weightedOneOf<std::int64_t>(
-      {{1, rc::gen::just<std::int64_t>(0)}, {5, inRange<std::int64_t>(1, 14)}, {1, rc::gen::just(far_above)}});
-  return rc::gen::map(rc::gen::tuple(rows, width, vocabulary, chunk), [](const auto& t) {
-    const auto [N, d, V, ce_chunk] = t;
-    return dims(N, d, V, ce_chunk);
-  });
-}
+using vocabulary::dims, vocabulary::training_run, vocabulary::with_nan;
 
 // What is drawn many times. Rows by the hundred make a draw cheap; rows of one law and rows that all differ take turns.
 std::vector<Draws> draws(std::int64_t block, bool live) {
@@ -109,28 +58,9 @@ std::vector<Draws> draws(std::int64_t block, bool live) {
   return list;
 }
 
-std::vector<std::string> classes(const Case& c, std::int64_t block) {
-  const std::int64_t N = c.dims.at("N"), V = c.dims.at("V"), chunk = c.dims.at("ce_chunk");
-  std::vector<std::string> all;
-  if (N == 0)
-    all.emplace_back("N = 0");
-  else
-    all.emplace_back(chunk == 0      ? "ce_chunk = 0"
-                     : chunk > N     ? "ce_chunk > N"
-                     : chunk == N    ? "ce_chunk = N"
-                     : N % chunk > 0 ? "short last chunk"
-                                     : "whole chunks");
-  if (chunk == 1) all.emplace_back("ce_chunk = 1");
-  if (N == 1) all.emplace_back("N = 1");
-  if (V == 1) all.emplace_back("V = 1");
-  all.emplace_back(V < block ? "V short of a block" : V % block == 0 ? "V whole blocks" : "V ragged tail");
-  return all;
-}
-
 std::vector<std::string> required_classes(std::int64_t block) {
-  std::vector<std::string> all{"N = 0",        "ce_chunk = 0", "ce_chunk > N", "ce_chunk = N", "short last chunk",
-                               "whole chunks", "ce_chunk = 1", "N = 1",        "V = 1",        "V whole blocks"};
-  if (block > 1) all.insert(all.end(), {"V short of a block", "V ragged tail"});
+  std::vector<std::string> all = vocabulary::required_classes(block);
+  all.emplace_back("N = 0");
   return all;
 }
 
@@ -164,12 +94,7 @@ std::vector<Violation> violations() {
        .same_as = no_law},
       {.name = "nan_in_h",
        .text = "a NaN in h",
-       .spoiled =
-           [](Problem problem, std::uint64_t seed) {
-             std::vector<double>& h = problem.inputs[0]->values;
-             h[seed % h.size()] = nan;
-             return problem;
-           },
+       .spoiled = [](Problem problem, std::uint64_t seed) { return with_nan(std::move(problem), 0, seed); },
        .same_as =
            [](Problem problem) {
              Array& h = *problem.inputs[0];
@@ -190,12 +115,6 @@ oracle::Law law(const Problem& problem, DType dtype) {
   // Both cores for the training run's shape alone: its law is most of what its case costs.
   const int threads = h.shape[0] * h.shape[1] * W.shape[0] > 1'000'000'000 ? 2 : 1;
   return oracle::sample_tokens::law(dtype, h, W, problem.scalars.at("temperature"), threads);
-}
-
-// One chunk's logits, their probabilities and a row's few numbers.
-std::int64_t one_chunk(const Dims& dims) {
-  const std::int64_t N = dims.at("N"), chunk = dims.at("ce_chunk") == 0 ? N : std::min(dims.at("ce_chunk"), N);
-  return 2 * chunk * dims.at("V") + N * (dims.at("d") + 16);
 }
 
 }  // namespace
@@ -220,14 +139,14 @@ const Driver& driver() {
                    .other = "V",
                    .few = 64,
                    .dims = dims(1024, 8, 4000, 16),
-                   .allowance = one_chunk,
+                   .allowance = [](const Dims& dims) { return vocabulary::chunk_elements(dims, 2); },
                    .text = "one chunk's logits and probabilities, h and 16 numbers a row"},
       .violations = violations(),
       .longest_block = 8192,
       .longest_wrong_block = 64,
-      .shapes = shapes,
-      .random_shape = random_shape,
-      .classes = classes,
+      .shapes = vocabulary::shapes,
+      .random_shape = vocabulary::random_shape,
+      .classes = vocabulary::classes,
       .required_classes = required_classes,
       .fill = fill,
       .law = law,
