@@ -6,23 +6,12 @@
 namespace fractus::bench {
 namespace {
 
-std::string ending(const Timing& timing) {
-  switch (timing.status) {
-    case Status::ok: return "ok";
-    case Status::raised: return "raised";
-    case Status::crashed: return "crashed";
-    case Status::timed_out: return "timed out";
-    case Status::out_of_memory: return "out of memory";
-  }
-  return "?";
-}
-
 Cell measure_cell(const Workshop& workshop, const std::string& form, std::int64_t batch, int threads, int runs) {
   Cell cell{.form = form, .batch = batch};
   for (bool backward : {false, true}) {
     Process process = workshop.spawn({.extra_bytes = std::int64_t{16} << 30});
     const Timing timing = measure(process, live_call(form, batch, backward, threads), 1, runs, std::chrono::minutes(5));
-    cell.status = ending(timing);
+    cell.status = ending(timing.status);
     if (timing.status != Status::ok) return cell;
     (backward ? cell.forward_backward_ms : cell.forward_ms) =
         1e3 * median(backward ? timing.seconds : timing.forward_seconds);

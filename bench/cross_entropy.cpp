@@ -41,25 +41,8 @@ Call call_of(const Size& size) {
 // What `dense` needs at its peak: four matrices of (N,V) and one in reserve, the inputs and the gradients, here (as
 // doubles) and there.
 bool has_room(const Size& size) {
-  std::ifstream memory("/proc/meminfo");
-  for (std::string field; memory >> field;)
-    if (field == "MemAvailable:") {
-      std::int64_t kilobytes = 0;
-      memory >> kilobytes;
-      return kilobytes * 1024 > (5 * size.rows + 6 * width) * words * 4;
-    }
-  return true;
-}
-
-std::string ending(Status status) {
-  switch (status) {
-    case Status::ok: return "ok";
-    case Status::raised: return "raised";
-    case Status::crashed: return "crashed";
-    case Status::timed_out: return "timed out";
-    case Status::out_of_memory: return "out of memory";
-  }
-  return "?";
+  const std::int64_t available = proc_bytes("/proc/meminfo", "MemAvailable:");
+  return available == 0 || available > (5 * size.rows + 6 * width) * words * 4;
 }
 
 struct Lane {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "harness/attached.h"
@@ -119,27 +120,34 @@ GoldenLine line_of(const std::string& file, const std::string& what, const Outco
   return line;
 }
 
+// Every form on the recorded problem. Form and record each lie within the tolerance of the truth, so they agree within
+// twice that.
+void check_forms(const Workshop& workshop, Expectation& expectation, const Dims& open, const std::string& file,
+                 GoldenResult& result) {
+  for (const FormInfo& form : workshop.forms()) {
+    if (form.kernel != expectation.of().kernel || form.role == "wrong") continue;
+    Attached attached(workshop, form, {});
+    const Subject subject = attached.subject();
+    std::string what = fmt::format("{} {}", form.name, name(expectation.of().dtype));
+    for (const auto& [scalar, value] : open) what += fmt::format(" {} {}", scalar, value);
+    result.lines.push_back(line_of(file, what, call_and_compare(expectation, subject, call_of(expectation, subject))));
+  }
+}
+
 void check_file(const Workshop& workshop, const Driver& driver, const std::filesystem::path& folder,
                 const std::string& file, GoldenResult& result) {
   const Recorded recorded(workshop, folder / file);
-  for (DType dtype : {DType::float32, DType::float64})
-    for (const Dims& open : driver.recorded_with) {
+  for (DType dtype : {DType::float32, DType::float64}) {
+    const auto expectation_with = [&](const Dims& open) {
       const Case c = case_of(driver, recorded, dtype, open);
-      Expectation expectation(driver, c, problem_of(driver, recorded, c), 2);
-      if (&open == &driver.recorded_with.front())
-        result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)),
-                                       compare(expectation, recorded_answer(driver, recorded, c))));
-      for (const FormInfo& form : workshop.forms()) {
-        if (form.kernel != driver.contract->kernel || form.role == "wrong") continue;
-        Attached attached(workshop, form, {});
-        const Subject subject = attached.subject();
-        // Form and record each lie within the tolerance of the truth, so they agree within twice that.
-        std::string what = fmt::format("{} {}", form.name, name(dtype));
-        for (const auto& [scalar, value] : open) what += fmt::format(" {} {}", scalar, value);
-        result.lines.push_back(
-            line_of(file, what, call_and_compare(expectation, subject, call_of(expectation, subject))));
-      }
-    }
+      return std::make_unique<Expectation>(driver, c, problem_of(driver, recorded, c), 2);
+    };
+    // The definition does not know the scalars that are left open, so any of them will do for the record itself.
+    const auto definition = expectation_with(driver.recorded_with.front());
+    result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)),
+                                   compare(*definition, recorded_answer(driver, recorded, definition->of()))));
+    for (const Dims& open : driver.recorded_with) check_forms(workshop, *expectation_with(open), open, file, result);
+  }
 }
 
 }  // namespace

@@ -99,18 +99,8 @@ struct Sequence {
     return static_cast<std::size_t>(found - spec.dims.begin());
   }
   bool runs_along(const TensorSpec& spec) const { return contains(driver.along_sequence, spec.name); }
-  std::size_t input_index(const std::string& name) const {
-    const auto& inputs = driver.contract->inputs;
-    return static_cast<std::size_t>(
-        std::find_if(inputs.begin(), inputs.end(), [&](const TensorSpec& s) { return s.name == name; }) -
-        inputs.begin());
-  }
-  std::size_t output_index(const std::string& name) const {
-    const auto& outputs = driver.contract->outputs;
-    return static_cast<std::size_t>(
-        std::find_if(outputs.begin(), outputs.end(), [&](const TensorSpec& s) { return s.name == name; }) -
-        outputs.begin());
-  }
+  std::size_t input_index(const std::string& name) const { return position(driver.contract->inputs, name); }
+  std::size_t output_index(const std::string& name) const { return position(driver.contract->outputs, name); }
 };
 
 // The call for [start, start + length), with `state` (empty for the first piece) in place of the initial one.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace fractus {
@@ -33,6 +34,11 @@ Case base_case(const Driver& driver, const std::string& property, DType dtype, c
   c.dims = dims;
   c.fill = fill;
   return c;
+}
+
+std::size_t position(const std::vector<TensorSpec>& specs, const std::string& name) {
+  const auto found = std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; });
+  return static_cast<std::size_t>(found - specs.begin());
 }
 
 std::vector<std::string> output_names(const Driver& driver) {

@@ -12,6 +12,9 @@ namespace fractus {
 Case base_case(const Driver& driver, const std::string& property, DType dtype, const Dims& dims,
                const std::string& fill);
 
+// Where the tensor of that name stands in the list; its end where it does not.
+std::size_t position(const std::vector<TensorSpec>& specs, const std::string& name);
+
 // Those that a cotangent may flow into.
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);

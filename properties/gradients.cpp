@@ -81,18 +81,12 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
   return with_variant(random_case(driver, settings, self, driver.smooth_fills, Backward::always), variants);
 }
 
-std::size_t input_index(const Driver& driver, const std::string& name) {
-  const auto& inputs = driver.contract->inputs;
-  return static_cast<std::size_t>(
-      std::find_if(inputs.begin(), inputs.end(), [&](const TensorSpec& spec) { return spec.name == name; }) -
-      inputs.begin());
-}
-
 Outcome check_tied(Expectation& expectation, const Subject& subject) {
   const Driver& driver = expectation.driver();
   const Case& c = expectation.of();
   if (driver.tied.first.empty()) throw std::invalid_argument("variant: the kernel has no inputs to tie");
-  Tied pair{.input = input_index(driver, driver.tied.first), .from = input_index(driver, driver.tied.second)};
+  const std::vector<TensorSpec>& inputs = driver.contract->inputs;
+  Tied pair{.input = position(inputs, driver.tied.first), .from = position(inputs, driver.tied.second)};
   Problem problem = expectation.problem();
   Array &rows = *problem.inputs[pair.input], &whole = *problem.inputs[pair.from];
   Random random(c.seed);

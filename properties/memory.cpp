@@ -138,9 +138,7 @@ Outcome check_flat(Expectation& expectation, const Subject& subject) {
   Dims few = c.dims;
   few[flat->symbol] = flat->few;
   const std::int64_t item = static_cast<std::int64_t>(item_size(c.dtype)), allowed = flat->allowance(c.dims) * item;
-  std::int64_t all = item;  // what a form holds that keeps everything of the extent
-  for (const auto& [symbol, extent] : c.dims)
-    if (symbol == flat->symbol || symbol == flat->other) all *= extent;
+  const std::int64_t all = c.dims.at(flat->symbol) * c.dims.at(flat->other) * item;  // of a form that keeps all of it
   if (c.dims.at(flat->symbol) <= flat->few || all < 4 * allowed) return {.note = "too small to tell growth"};
   const bool backward = !c.cotangents.empty();
   Case fewer = c;

@@ -65,10 +65,6 @@ std::vector<Rows> chunks(std::int64_t rows, std::int64_t chunk) {
   return all;
 }
 
-double gradient_scale(const Tensor& cotangent, std::int64_t rows) {
-  return cotangent.item<double>() / static_cast<double>(rows);
-}
-
 void forbid_second_derivative(const Tensor& dh, const Tensor& dW, const Tensor& h, const Tensor& W,
                               const Tensor& cotangent) {
   if (!c10::GradMode::is_enabled()) return;

@@ -31,9 +31,6 @@ struct Rows {
 
 std::vector<Rows> chunks(std::int64_t rows, std::int64_t chunk);
 
-// The cotangent over N, which all gradients are scaled by.
-double gradient_scale(const at::Tensor& cotangent, std::int64_t rows);
-
 // Marks the gradients that leave a hand-written backward, where a graph of the backward itself is recorded: going back
 // through them to h, W or the cotangent is a runtime_error that says so, instead of a gradient of 0.
 void forbid_second_derivative(const at::Tensor& dh, const at::Tensor& dW, const at::Tensor& h, const at::Tensor& W,
