@@ -72,6 +72,7 @@ int fuzz(const Options& options) {
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
   require_fit(chosen, /*forward_only=*/false, {});
   require_waivers(waived, *chosen.driver->contract);
+  require_applying(only, *chosen.driver);
   const Plan plan = make_plan({.driver = chosen.driver,
                                .candidate = chosen.form,
                                .settings = chosen.settings,

@@ -58,7 +58,7 @@ void add_candidate(CLI::App& app, Options& o) {
 }
 
 void add_preset(CLI::App& app, Options& o) {
-  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes, a few seconds [live]")
+  app.add_option("--preset", o.preset, "live: the training run's shape too; smoke: small shapes and fewer draws [live]")
       ->check(CLI::IsMember({"live", "smoke"}));
 }
 

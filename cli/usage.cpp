@@ -254,6 +254,12 @@ std::vector<std::string> properties_from(const std::string& text) {
   return names;
 }
 
+void require_applying(const std::vector<std::string>& properties, const Driver& driver) {
+  for (const std::string& name : properties)
+    if (const Property* property = find_property(name); property != nullptr && !property->applies(driver))
+      throw UsageError(fmt::format("--only: '{}' does not apply to {}", name, driver.contract->kernel));
+}
+
 void require_waivers(const std::vector<std::string>& names, const Contract& contract) {
   require_each_once("--waive", names);
   for (const std::string& name : names)

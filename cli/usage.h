@@ -60,6 +60,9 @@ void load(Workshop& workshop, Chosen& chosen);
 // there twice, and where power stands there alone.
 std::vector<std::string> properties_from(const std::string& text);
 
+// Throws UsageError where a property has nothing to say of the kernel.
+void require_applying(const std::vector<std::string>& properties, const Driver& driver);
+
 // Throws UsageError unless each is a waiver of the kernel and stands there once.
 void require_waivers(const std::vector<std::string>& names, const Contract& contract);
 std::vector<DType> dtypes_from(const std::string& text);  // empty: both

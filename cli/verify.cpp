@@ -39,9 +39,7 @@ int verify(const Options& options) {
   if (options.forward_only && only == std::vector<std::string>{"gradients"})
     throw UsageError("--forward-only leaves nothing of --only gradients");
   require_waivers(waived, *chosen.driver->contract);
-  for (const std::string& name : only)
-    if (const Property* property = find_property(name); property != nullptr && !property->applies(*chosen.driver))
-      throw UsageError(fmt::format("--only: '{}' does not apply to {}", name, chosen.driver->contract->kernel));
+  require_applying(only, *chosen.driver);
 
   PlanRequest request{.driver = chosen.driver,
                       .candidate = chosen.form,

@@ -31,7 +31,8 @@ Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& pla
     std::map<std::string, std::int64_t> settings;
     // Faults between blocks show where the shapes have borders, so a known-wrong form takes the plan's block; those
     // inside a block need two tokens in it.
-    if (info.settings.contains("block")) settings["block"] = std::clamp<std::int64_t>(plan.generation.block, 2, driver.longest_wrong_block);
+    if (info.settings.contains("block"))
+      settings["block"] = std::clamp<std::int64_t>(plan.generation.block, 2, driver.longest_wrong_block);
     wrong_.push_back({.form = Attached(workshop, info, settings),
                       .kill = {.form = name, .summary = info.summary},
                       .shown_by = hint_holds(property_of(info.shown_by)) ? info.shown_by : ""});

@@ -60,8 +60,8 @@ class Sampler {
 
   std::uint64_t seeds() const { return seeds_; }
   std::uint64_t any_seed() { return random.bits() % seeds_; }
-  // A call that is made twice under one seed is the same draw, and no new one: the chance of that is above the level.
-  // The ends of the range come first: what a form does to its seed is most likely to go wrong there.
+  // The ends of the range come first: what a form does to its seed is most likely to go wrong there. A call that is
+  // made twice under one seed is the same draw, and no new one: the chance of that is above the level.
   std::uint64_t new_seed() {
     for (std::uint64_t end : {std::uint64_t{0}, std::uint64_t{1}, seeds_ - 1})
       if (end < seeds_ && used_.insert(end).second) return end;
@@ -305,6 +305,7 @@ struct Related {
 
 std::vector<Related> related_seeds(std::uint64_t seeds, std::size_t chunk) {
   const auto next = [](std::uint64_t seed, Random&) { return seed + 1; };
+  const auto twice = [](std::uint64_t seed, Random&) { return 2 * seed; };  // beyond the range it is drawn again
   const auto flipped = [](std::uint64_t bit) {
     return [bit](std::uint64_t seed, Random&) { return seed ^ (std::uint64_t{1} << bit); };
   };
@@ -313,7 +314,7 @@ std::vector<Related> related_seeds(std::uint64_t seeds, std::size_t chunk) {
       {"a row under a seed and the one before it under the next seed", next, [](std::size_t n) { return n + 1; }},
       {"a row under a seed and its neighbour where the last bit of both numbers differs", flipped(0),
        [](std::size_t n) { return n ^ 1; }},
-      {"a seed and twice that", [seeds](std::uint64_t seed, Random&) { return 2 * seed < seeds ? 2 * seed : seed; }},
+      {"a seed and twice that", twice},
       {"a seed and the one whose highest bit differs", flipped(31)},
       {"a seed and the one whose bit 16 differs", flipped(16)},
       {"a seed and one whose lower half is the same",
@@ -321,13 +322,11 @@ std::vector<Related> related_seeds(std::uint64_t seeds, std::size_t chunk) {
       {"a seed and one whose higher half is the same",
        [](std::uint64_t seed, Random& random) { return (seed & ~0xFFFFull) | (random.bits() & 0xFFFF); }},
   };
-  if (chunk > 1)
-    all.push_back({"a row under a seed and the one a chunk before it under twice that",
-                   [seeds](std::uint64_t seed, Random&) { return 2 * seed < seeds ? 2 * seed : seed; },
-                   [chunk](std::size_t n) { return n + chunk; }});
-  if (chunk > 1)
-    all.push_back({"a row under a seed and the one a chunk before it under the next seed", next,
-                   [chunk](std::size_t n) { return n + chunk; }});
+  if (chunk > 1) {
+    const auto chunk_behind = [chunk](std::size_t n) { return n + chunk; };
+    all.push_back({"a row under a seed and the one a chunk before it under twice that", twice, chunk_behind});
+    all.push_back({"a row under a seed and the one a chunk before it under the next seed", next, chunk_behind});
+  }
   return all;
 }
 

@@ -102,14 +102,7 @@ void settle(const Form& form, Json& answer) {
 // block that outlives one keeps the next from fitting its place: the process grows although the form holds nothing.
 void use_own_pages() { mallopt(M_MMAP_THRESHOLD, 128 << 10); }
 
-// A form may not read the global generator either: it finds another state at each call.
-void stir_global_generator() {
-  static std::uint64_t calls = 0;
-  at::manual_seed(++calls);
-}
-
 Json serve_call(const Json& request, const protocol::Descriptor& memory) {
-  stir_global_generator();
   const bool watched = request.at("watch_memory").get<bool>();
   if (watched) use_own_pages();
   const std::int64_t held = live_bytes();
@@ -182,11 +175,18 @@ Json outlined(const std::string& path) {
   return {{"names", names}};
 }
 
+// A form may not read the global generator either: it finds another state at each request.
+void stir_global_generator() {
+  static std::uint64_t calls = 0;
+  at::manual_seed(++calls);
+}
+
 Message answer_to(const Message& request) {
   const auto& op = request.body.at("op").get_ref<const std::string&>();
   if (op == "extra_elements") return {extra_elements(request.body), {}};
   if (op == "outline") return {outlined(request.body.at("path").get<std::string>()), {}};
   const protocol::Descriptor& file = request.descriptors.at(0);
+  stir_global_generator();
   if (op == "call") return {serve_call(request.body, file), {}};
   if (op == "together") return {serve_together(request.body, request.descriptors), {}};
   if (op == "measure") return {serve_measure(request.body, file), {}};
