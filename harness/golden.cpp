@@ -129,7 +129,7 @@ void check_forms(const Workshop& workshop, Expectation& expectation, const Dims&
     Attached attached(workshop, form, {});
     const Subject subject = attached.subject();
     std::string what = fmt::format("{} {}", form.name, name(expectation.of().dtype));
-    for (const auto& [scalar, value] : open) what += fmt::format(" {} {}", scalar, value);
+    if (!open.empty()) what += " " + text_of(open);
     result.lines.push_back(line_of(file, what, call_and_compare(expectation, subject, call_of(expectation, subject))));
   }
 }

@@ -15,11 +15,16 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
+std::string text_of(const Dims& dims) {
+  std::string text;
+  for (const auto& [symbol, extent] : dims) text += fmt::format("{}{} {}", text.empty() ? "" : " ", symbol, extent);
+  return text;
+}
+
 std::string label(const Case& c) {
   std::string text = fmt::format("{} {}", c.property, name(c.dtype));
   if (!c.variant.empty()) text += " " + c.variant;
-  for (const auto& [symbol, extent] : c.dims) text += fmt::format(" {} {}", symbol, extent);
-  text += " " + c.fill;
+  text += fmt::format(" {} {}", text_of(c.dims), c.fill);
   if (!c.absent.empty()) text += fmt::format(" without {}", fmt::join(c.absent, ","));
   if (!c.cotangents.empty()) text += fmt::format(" d{}", fmt::join(c.cotangents, "+d"));
   if (!c.frozen.empty()) text += fmt::format(" frozen {}", fmt::join(c.frozen, ","));

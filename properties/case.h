@@ -32,6 +32,9 @@ struct Case {
 
 bool contains(const std::vector<std::string>& list, const std::string& word);
 
+// "G 80 T 128 D 64"
+std::string text_of(const Dims& dims);
+
 // "rounding float32 G 80 T 128 D 64 feature seed 7": for a person; the JSON form is for replaying.
 std::string label(const Case& c);
 

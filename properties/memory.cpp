@@ -54,12 +54,6 @@ Finding too_much(std::string text, std::int64_t got, std::int64_t allowed) {
   return finding;
 }
 
-std::string text_of(const Dims& dims) {
-  std::string text;
-  for (const auto& [symbol, extent] : dims) text += fmt::format("{}{} {}", text.empty() ? "" : " ", symbol, extent);
-  return text;
-}
-
 // The second call of a process of its own: the first has brought in what every call needs.
 Outcome check_peak(Expectation& expectation, const Subject& subject) {
   const Case& c = expectation.of();
