@@ -79,7 +79,7 @@ struct Call {
 };
 
 // A fact about the call that no number shows. `kind` is a stable word: shape, dtype, device, count, alias,
-// modified-input, guard, unwritten, second-backward, global-state.
+// modified-input, guard, unwritten, second-backward, global-state, graph (an output that should be detached).
 struct Breach {
   std::string kind;
   std::string text;
@@ -104,7 +104,8 @@ struct Answer {
   std::int64_t peak_extra_bytes =
       0;  // most bytes held by torch's allocator in the forward, inputs and outputs not counted
   std::int64_t peak_with_backward_bytes =
-      0;  // the same over forward and backward, inputs, outputs and gradients not counted
+      0;                         // the same over forward and backward, inputs, outputs and gradients not counted
+  std::int64_t saved_bytes = 0;  // of tensors, held between forward and backward beside inputs and outputs
   std::int64_t peak_resident_bytes = 0;    // of the process so far
   std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held; likewise
   std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone

@@ -58,6 +58,7 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   record.elements += outcome.elements;
   record.undecidable += outcome.undecidable;
   record.choices_in_doubt += outcome.choices_in_doubt;
+  record.flip_moves = std::max(record.flip_moves, outcome.flip_moves);
   record.bit_equal += outcome.bit_equal;
   if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
   if (!outcome.note.empty()) record.notes.push_back(outcome.note);
@@ -75,13 +76,19 @@ bool goes_on(const Attached& form, const PropertyResult& record) {
   return !record.finding || (record.finding->kind != "timed-out" && form.deaths() < most_deaths);
 }
 
+FormInfo candidate_of(const Workshop& workshop, const Plan& plan) {
+  FormInfo form = *workshop.find_form(plan.kernel, plan.candidate);
+  form.recomputes = plan.recomputes;
+  return form;
+}
+
 class Run {
  public:
   Run(const Workshop& workshop, const Driver& driver, const Plan& plan, const JudgeSettings& settings)
       : driver_(driver),
         plan_(plan),
         settings_(settings),
-        candidate_(workshop, *workshop.find_form(plan.kernel, plan.candidate), plan.settings),
+        candidate_(workshop, candidate_of(workshop, plan), plan.settings),
         measure_(workshop, driver, plan) {
     result_.coverage = blank_coverage(driver, plan.generation);
     result_.properties = planned(plan);
@@ -186,6 +193,7 @@ class Run {
   void conclude() {
     result_.kernel = plan_.kernel;
     result_.candidate = plan_.candidate;
+    result_.recomputes = plan_.recomputes;
     result_.summary = candidate_.form().summary;
     result_.settings = plan_.settings;
     result_.contract_version = plan_.contract_version;

@@ -94,6 +94,7 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
   body.at("forward_seconds").get_to(answer.forward_seconds);
   body.at("peak_extra_bytes").get_to(answer.peak_extra_bytes);
   body.at("peak_with_backward_bytes").get_to(answer.peak_with_backward_bytes);
+  body.at("saved_bytes").get_to(answer.saved_bytes);
   body.at("add_depth").get_to(answer.add_depth);
   body.at("peak_resident_bytes").get_to(answer.peak_resident_bytes);
   body.at("resident_growth_bytes").get_to(answer.resident_growth_bytes);
@@ -186,6 +187,7 @@ FormInfo read_form(const Json& form) {
   form.at("bit_equal_threads").get_to(info.bit_equal_threads);
   form.at("bit_equal_neighbours").get_to(info.bit_equal_neighbours);
   form.at("declares_memory").get_to(info.declares_memory);
+  form.at("recomputes").get_to(info.recomputes);
   return info;
 }
 

@@ -41,6 +41,7 @@ struct FormInfo {
   bool bit_equal_threads = false;
   bool bit_equal_neighbours = false;
   bool declares_memory = false;           // then Workshop::extra_elements answers
+  std::string recomputes;                 // the form that it runs again in its backward; empty: none
   std::string trouble;                    // of a form from outside: why it could not be loaded; empty where it could
   std::chrono::milliseconds patience{0};  // beyond a call's ordinary limit: code may be generated in it
 };

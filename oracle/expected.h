@@ -26,6 +26,7 @@ struct Expected {
   std::vector<std::optional<ExpectedTensor>> gradients;  // by input; absent where none was asked for
   bool shared_edge = false;  // the call holds a row at which the form in production is known to have NaN gradients
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
+  double flip_moves = 0;             // the most by which an output moves where one of them goes the other way
 };
 
 enum class Verdict { equal, different, undecidable };

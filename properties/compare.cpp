@@ -77,6 +77,7 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
 Outcome outputs_against(const oracle::Expected& expected, const Answer& answer) {
   Outcome outcome;
   outcome.choices_in_doubt = static_cast<std::int64_t>(expected.choices_in_doubt);
+  outcome.flip_moves = expected.flip_moves;
   for (std::size_t i = 0; i < expected.outputs.size(); ++i)
     compare_tensor(expected, expected.outputs[i], expected.outputs[i], answer.outputs[i].values, outcome);
   return outcome;
@@ -180,8 +181,9 @@ Outcome compare_outputs(Expectation& expectation, const Answer& answer) {
 Outcome compare(Expectation& expectation, const Answer& answer) {
   if (!expectation.driver().expected) return compare_draw(expectation, answer);
   const auto expected = expectation.expected(answer);
-  // Choices that the outputs have settled stay open for the gradients.
-  const auto open = expected->choices_in_doubt == 0 ? expected : expectation.either(answer.add_depth);
+  // Choices that the outputs have settled stay open for the gradients, unless the outputs show them all.
+  const bool settled = expected->choices_in_doubt == 0 || expectation.driver().outputs_settle;
+  const auto open = settled ? expected : expectation.either(answer.add_depth);
   Outcome outcome = outputs_against(*expected, answer);
   const Case& c = expectation.of();
   for (std::size_t i = 0; i < expected->gradients.size(); ++i) {
@@ -246,6 +248,7 @@ void merge(Outcome& a, Outcome b) {
   a.elements += b.elements;
   a.undecidable += b.undecidable;
   a.choices_in_doubt += b.choices_in_doubt;
+  a.flip_moves = std::max(a.flip_moves, b.flip_moves);
   a.bit_equal += b.bit_equal;
   if (a.note.empty()) a.note = std::move(b.note);
 }

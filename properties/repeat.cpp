@@ -143,24 +143,32 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
 // One group of the batch alone: within its bound, and to the bit as in the batch where that is declared.
 Outcome judged_alone(Expectation& expectation, const Subject& subject, const Answer& batch, std::int64_t g) {
   Case c = expectation.of();
-  c.dims[expectation.driver().batch_symbol] = 1;
-  const auto alone = [&](auto list) {
-    for (auto& array : list)
-      if (array) array = slice(*array, 0, g, 1);
+  const std::string& batch_symbol = expectation.driver().batch_symbol;
+  const Contract& contract = *expectation.driver().contract;
+  c.dims[batch_symbol] = 1;
+  const auto in_batch = [&](const TensorSpec& spec) { return !spec.dims.empty() && spec.dims.front() == batch_symbol; };
+  const auto alone = [&](auto list, const std::vector<TensorSpec>& specs) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i] && in_batch(specs[i])) list[i] = slice(*list[i], 0, g, 1);
     return list;
   };
   Problem problem = expectation.problem();
-  problem.inputs = alone(problem.inputs);
-  problem.cotangents = alone(problem.cotangents);
+  problem.inputs = alone(problem.inputs, contract.inputs);
+  problem.cotangents = alone(problem.cotangents, contract.outputs);
   Expectation its(expectation.driver(), c, problem, expectation.threads());
   const Answer answer = subject.call(call_of(its, subject));
   if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   Outcome outcome = compare(its, answer);
   if (!outcome.finding && subject.bit_equal_neighbours) {
-    Answer part = batch;
+    // What the batch shares, a mean over it or the gradient of a parameter, is another number alone.
+    Answer part = batch, whole = answer;
+    std::erase_if(part.outputs, [&](const Array& x) { return !in_batch(output(contract, x.name)); });
+    std::erase_if(whole.outputs, [&](const Array& x) { return !in_batch(output(contract, x.name)); });
     for (Array& output : part.outputs) output = slice(output, 0, g, 1);
-    part.gradients = alone(part.gradients);
-    outcome.finding = differ(part, answer, "a group in its batch and alone");
+    part.gradients = alone(part.gradients, contract.inputs);
+    for (std::size_t i = 0; i < part.gradients.size(); ++i)
+      if (!in_batch(contract.inputs[i])) part.gradients[i].reset(), whole.gradients[i].reset();
+    outcome.finding = differ(part, whole, "a group in its batch and alone");
   }
   return outcome;
 }

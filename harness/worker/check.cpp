@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "contracts/contract.h"
 #include "harness/worker/run.h"
 
 namespace fractus::worker {
@@ -86,6 +87,7 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
     outcome.breaches.push_back({"count", fmt::format("wanted {} outputs, got {}", wanted.size(), outputs.size())});
 
   outcome.usable.assign(wanted.size(), false);
+  const Contract& contract = *find_contract(problem.form->kernel);
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < std::min(outputs.size(), wanted.size()); ++i) {
     if (auto breach = misfit(outputs[i], wanted[i])) {
@@ -93,6 +95,9 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
       continue;
     }
     outcome.usable[i] = true;
+    if (!contract.outputs[i].differentiable && outputs[i].requires_grad())
+      outcome.breaches.push_back(
+          {"graph", fmt::format("{} is to be returned detached, and leads back to the inputs", wanted[i].name)});
     for (std::size_t j = 0; j < problem.inputs.size(); ++j) {
       if (!problem.inputs[j].defined() || !problem.input_places[j]) continue;
       const std::byte* base = problem.memory->data() + problem.input_places[j]->base;
