@@ -76,10 +76,9 @@ struct Driver {
   std::string exact_fill, exact_backward_fill;  // lattices: outputs only, and gradients too
   std::vector<std::string> wide_fills;          // lattices in which one tensor fills the significand
   std::string choice_fill;                      // aims at the kernel's discrete choices; empty where it has none
-  // The outputs show every choice, so gradients follow those that they show. Else a backward may choose anew.
-  bool outputs_settle = false;
-  // What follows an output is judged given the form's own, in doubt or not: `expected` is asked anew for each answer.
-  bool given_outputs = false;
+  // The outputs themselves show each choice, and the order of what was chosen, even where there is no doubt: what comes
+  // behind is that of the answer's own, gradients included.
+  bool choices_shown = false;
   std::string batch_symbol;               // the extent whose entries know nothing of each other; may be empty
   std::string sequence_symbol;            // the extent that a carry splits, "T"; empty where nothing is carried
   std::string growing_symbol;             // the extent that changes from call to call in a training run

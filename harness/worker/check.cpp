@@ -97,7 +97,7 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
     outcome.usable[i] = true;
     if (!contract.outputs[i].differentiable && outputs[i].requires_grad())
       outcome.breaches.push_back(
-          {"graph", fmt::format("{} is to be returned detached, and leads back to the inputs", wanted[i].name)});
+          {"attached", fmt::format("{} is to be returned detached, and leads back to the inputs", wanted[i].name)});
     for (std::size_t j = 0; j < problem.inputs.size(); ++j) {
       if (!problem.inputs[j].defined() || !problem.input_places[j]) continue;
       const std::byte* base = problem.memory->data() + problem.input_places[j]->base;
