@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "contracts/contract.h"
 #include "harness/worker/run.h"
 
 namespace fractus::worker {
@@ -81,13 +80,13 @@ void check_inputs_untouched(const Problem& problem, const Tensors& before, Outco
 }
 
 void check_outputs(const Problem& problem, Outcome& outcome) {
+  const Contract& contract = *find_contract(problem.form->kernel);
   const std::vector<protocol::Placement>& wanted = problem.output_places;
   const Tensors& outputs = outcome.outputs;
   if (outputs.size() != wanted.size())
     outcome.breaches.push_back({"count", fmt::format("wanted {} outputs, got {}", wanted.size(), outputs.size())});
 
   outcome.usable.assign(wanted.size(), false);
-  const Contract& contract = *find_contract(problem.form->kernel);
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < std::min(outputs.size(), wanted.size()); ++i) {
     if (auto breach = misfit(outputs[i], wanted[i])) {
@@ -97,7 +96,9 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
     outcome.usable[i] = true;
     if (!contract.outputs[i].differentiable && outputs[i].requires_grad())
       outcome.breaches.push_back(
-          {"attached", fmt::format("{} is to be returned detached, and leads back to the inputs", wanted[i].name)});
+          {"attached", fmt::format("{}: wanted a detached tensor, got one that leads back to the inputs: a backward "
+                                   "through what becomes of it runs into this call",
+                                   wanted[i].name)});
     for (std::size_t j = 0; j < problem.inputs.size(); ++j) {
       if (!problem.inputs[j].defined() || !problem.input_places[j]) continue;
       const std::byte* base = problem.memory->data() + problem.input_places[j]->base;
