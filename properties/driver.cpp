@@ -11,13 +11,16 @@ const Driver& driver();
 namespace linear_attention {
 const Driver& driver();
 }
+namespace moe_gate {
+const Driver& driver();
+}
 namespace sample_tokens {
 const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
   static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver(), &kuramoto::driver()};
+                                              &sample_tokens::driver(), &moe_gate::driver(), &kuramoto::driver()};
   return all;
 }
 
