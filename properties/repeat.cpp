@@ -140,35 +140,35 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
   return outcome;
 }
 
-// One group of the batch alone: within its bound, and to the bit as in the batch where that is declared.
+// One group of the batch alone: within its bound, and to the bit as in the batch where that is declared. What all
+// groups share is as it was, and its gradient is another.
 Outcome judged_alone(Expectation& expectation, const Subject& subject, const Answer& batch, std::int64_t g) {
+  const Driver& driver = expectation.driver();
   Case c = expectation.of();
-  const std::string& batch_symbol = expectation.driver().batch_symbol;
-  const Contract& contract = *expectation.driver().contract;
-  c.dims[batch_symbol] = 1;
-  const auto in_batch = [&](const TensorSpec& spec) { return !spec.dims.empty() && spec.dims.front() == batch_symbol; };
-  const auto alone = [&](auto list, const std::vector<TensorSpec>& specs) {
+  c.dims[driver.batch_symbol] = 1;
+  const auto of_groups = [&](const TensorSpec& spec) {
+    return !spec.dims.empty() && spec.dims.front() == driver.batch_symbol;
+  };
+  const auto alone = [&](std::vector<std::optional<Array>> list, const std::vector<TensorSpec>& specs) {
     for (std::size_t i = 0; i < list.size(); ++i)
-      if (list[i] && in_batch(specs[i])) list[i] = slice(*list[i], 0, g, 1);
+      if (list[i] && of_groups(specs[i])) list[i] = slice(*list[i], 0, g, 1);
     return list;
   };
   Problem problem = expectation.problem();
-  problem.inputs = alone(problem.inputs, contract.inputs);
-  problem.cotangents = alone(problem.cotangents, contract.outputs);
-  Expectation its(expectation.driver(), c, problem, expectation.threads());
-  const Answer answer = subject.call(call_of(its, subject));
+  problem.inputs = alone(problem.inputs, driver.contract->inputs);
+  problem.cotangents = alone(problem.cotangents, driver.contract->outputs);
+  Expectation its(driver, c, problem, expectation.threads());
+  Answer answer = subject.call(call_of(its, subject));
   if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   Outcome outcome = compare(its, answer);
   if (!outcome.finding && subject.bit_equal_neighbours) {
-    // What the batch shares, a mean over it or the gradient of a parameter, is another number alone.
-    Answer part = batch, whole = answer;
-    std::erase_if(part.outputs, [&](const Array& x) { return !in_batch(output(contract, x.name)); });
-    std::erase_if(whole.outputs, [&](const Array& x) { return !in_batch(output(contract, x.name)); });
-    for (Array& output : part.outputs) output = slice(output, 0, g, 1);
-    part.gradients = alone(part.gradients, contract.inputs);
+    Answer part = batch;
+    for (std::size_t i = 0; i < part.outputs.size(); ++i)
+      part.outputs[i] = of_groups(driver.contract->outputs[i]) ? slice(part.outputs[i], 0, g, 1) : answer.outputs[i];
+    part.gradients = alone(part.gradients, driver.contract->inputs);
     for (std::size_t i = 0; i < part.gradients.size(); ++i)
-      if (!in_batch(contract.inputs[i])) part.gradients[i].reset(), whole.gradients[i].reset();
-    outcome.finding = differ(part, whole, "a group in its batch and alone");
+      if (!of_groups(driver.contract->inputs[i])) part.gradients[i].reset(), answer.gradients[i].reset();
+    outcome.finding = differ(part, answer, "a group in its batch and alone");
   }
   return outcome;
 }
