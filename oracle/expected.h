@@ -26,8 +26,6 @@ struct Expected {
   std::vector<std::optional<ExpectedTensor>> gradients;  // by input; absent where none was asked for
   bool shared_edge = false;  // the call holds a row at which the form in production is known to have NaN gradients
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
-  double flip_moves = 0;             // by how much an output moves at most if one of them goes another way; measured
-  bool gradients_follow_choices = false;  // the choices that the outputs show are those of the gradients too
 };
 
 enum class Verdict { equal, different, undecidable };

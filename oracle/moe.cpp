@@ -103,7 +103,6 @@ struct Evaluation {
         open(call.tokens) {
     result.dtype = judged;
     result.radius_per_tolerance = base_radius<judged>;
-    result.gradients_follow_choices = true;
     result.outputs = {blank<judged>("out", call.h->shape), blank<judged>("lb", {})};
   }
 

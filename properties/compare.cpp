@@ -180,10 +180,8 @@ Outcome compare_outputs(Expectation& expectation, const Answer& answer) {
 Outcome compare(Expectation& expectation, const Answer& answer) {
   if (!expectation.driver().expected) return compare_draw(expectation, answer);
   const auto expected = expectation.expected(answer);
-  // Choices that the outputs have settled may stay open for the gradients.
-  const auto open = expected->choices_in_doubt == 0 || expected->gradients_follow_choices
-                        ? expected
-                        : expectation.either(answer.add_depth);
+  // Choices that the outputs have settled stay open for the gradients.
+  const auto open = expected->choices_in_doubt == 0 ? expected : expectation.either(answer.add_depth);
   Outcome outcome = outputs_against(*expected, answer);
   const Case& c = expectation.of();
   for (std::size_t i = 0; i < expected->gradients.size(); ++i) {
