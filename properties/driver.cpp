@@ -8,13 +8,16 @@ const Driver& driver();
 namespace linear_attention {
 const Driver& driver();
 }
+namespace moe_gate {
+const Driver& driver();
+}
 namespace sample_tokens {
 const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
   static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver()};
+                                              &sample_tokens::driver(), &moe_gate::driver()};
   return all;
 }
 
