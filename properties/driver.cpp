@@ -5,6 +5,9 @@ namespace fractus {
 namespace cross_entropy {
 const Driver& driver();
 }
+namespace kuramoto {
+const Driver& driver();
+}
 namespace linear_attention {
 const Driver& driver();
 }
@@ -17,7 +20,7 @@ const Driver& driver();
 
 const std::vector<const Driver*>& drivers() {
   static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver(), &moe_gate::driver()};
+                                              &sample_tokens::driver(), &moe_gate::driver(), &kuramoto::driver()};
   return all;
 }
 
