@@ -146,7 +146,7 @@ struct Evaluation {
     const Route<judged>& route = routes[t];
     Row<R> first, nearest;
     double least = std::numeric_limits<double>::infinity(), moves = 0;
-    std::size_t fitting = 0;
+    std::size_t fitting = 0, taken = 0;
     for (std::size_t s = 0; s < route.selections.size(); ++s) {
       const std::vector<std::size_t>& selection = route.selections[s];
       std::vector<R> its = route.weights(selection);
@@ -157,6 +157,7 @@ struct Evaluation {
       for (std::size_t c = 0; c < out.size(); ++c) moves = std::max(moves, magnitude(out.v[c] - first.v[c]));
       if (s > 0 && !(away < least)) continue;
       least = away;
+      taken = s;
       nearest = std::move(out);
       chosen[t] = selection;
       weights[t] = std::move(its);
@@ -171,6 +172,7 @@ struct Evaluation {
     if (!in_doubt) return;
     const std::scoped_lock lock(mutex);
     ++result.choices_in_doubt;
+    result.choices_flipped += taken != 0;
     result.flip_moves = std::max(result.flip_moves, moves);
   }
 
