@@ -186,7 +186,8 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
   if (!expectation.driver().expected) return compare_draw(expectation, answer);
   const auto expected = expectation.expected(answer);
   // Choices that the outputs have settled stay open for the gradients, unless it is the outputs that show them.
-  const bool settled = expected->choices_in_doubt == 0 || expectation.driver().choices_shown;
+  const Driver& driver = expectation.driver();
+  const bool settled = expected->choices_in_doubt == 0 || driver.choices_shown || driver.choices_settled;
   const auto open = settled ? expected : expectation.either(answer.add_depth);
   Outcome outcome = outputs_against(*expected, answer);
   const Case& c = expectation.of();

@@ -79,6 +79,8 @@ struct Driver {
   // The outputs themselves show each choice, and the order of what was chosen, even where there is no doubt: what comes
   // behind is that of the answer's own, gradients included.
   bool choices_shown = false;
+  // The outputs settle those that are in doubt for what comes behind, gradients included, without showing them.
+  bool choices_settled = false;
   std::string batch_symbol;               // the extent whose entries know nothing of each other; may be empty
   std::string sequence_symbol;            // the extent that a carry splits, "T"; empty where nothing is carried
   std::string growing_symbol;             // the extent that changes from call to call in a training run
