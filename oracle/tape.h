@@ -2,6 +2,7 @@
 // are held against it over GF(2^61-1), where equality is exact (Griewank and Walther, Evaluating Derivatives, ch. 3).
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <vector>
 
@@ -51,7 +52,10 @@ struct Taped {
   static inline thread_local Tape<R>* tape = nullptr;
 
   Taped() = default;
-  explicit Taped(int x) : value(x) {}
+  // A constant, from whatever R takes: a fraction stays one where R has it.
+  template <class X>
+  requires std::constructible_from<R, const X&>
+  explicit Taped(const X& x) : value(x) {}
   Taped(R x, std::size_t at) : value(x), node(at) {}
   static Taped leaf(const R& x) { return {x, tape->leaf()}; }
 
@@ -64,7 +68,7 @@ struct Taped {
     return record(quotient, a, R(1) / b.value, b, -(quotient / b.value));
   }
 
- private:
+  // value with d(value) = da d(a) + db d(b); a constant where both are.
   static Taped record(const R& value, const Taped& a, const R& da, const Taped& b, const R& db) {
     if (a.node == Tape<R>::constant && b.node == Tape<R>::constant) return {value, Tape<R>::constant};
     return {value, tape->push({{a.node, b.node}, {da, db}})};
