@@ -77,6 +77,12 @@ double error(const Companion<judged>& x) {
   return gamma<judged>(x.n) * (x.m + x.e) + x.e;
 }
 
+// Whatever led to it, e is all of its error, and no further order of evaluation looks behind it.
+template <DType judged>
+Companion<judged> computed(const Companion<judged>& x) {
+  return {x.v, magnitude(x.v), 0, error(x), magnitude(x.v)};
+}
+
 // A product below the normal range is off by up to the smallest subnormal, and another order of the same product may
 // meet that underflow before its last factor, which then amplifies it; w bounds that factor.
 template <DType judged>
