@@ -79,7 +79,7 @@ struct Call {
 };
 
 // A fact about the call that no number shows. `kind` is a stable word: shape, dtype, device, count, alias,
-// modified-input, guard, unwritten, second-backward, global-state.
+// modified-input, guard, unwritten, attached, second-backward, global-state.
 struct Breach {
   std::string kind;
   std::string text;

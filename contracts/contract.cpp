@@ -1,10 +1,15 @@
 #include "contracts/contract.h"
 
 #include <algorithm>
+#include <cctype>
 #include <stdexcept>
 
+#include "contracts/block_core.h"
 #include "contracts/cross_entropy.h"
+#include "contracts/kuramoto.h"
 #include "contracts/linear_attention.h"
+#include "contracts/moe.h"
+#include "contracts/moe_gate.h"
 #include "contracts/sample_tokens.h"
 
 namespace fractus {
@@ -16,20 +21,57 @@ const TensorSpec& find(const std::vector<TensorSpec>& specs, std::string_view na
   throw std::out_of_range("no tensor named '" + std::string(name) + "' in the contract");
 }
 
+bool is_number(const std::string& symbol) { return std::isdigit(static_cast<unsigned char>(symbol.front())) != 0; }
+
 }  // namespace
+
+std::int64_t extent_of(const std::string& symbol, const Dims& dims) {
+  return is_number(symbol) ? std::stoll(symbol) : dims.at(symbol);
+}
 
 Shape shape_of(const TensorSpec& spec, const Dims& dims) {
   Shape shape;
-  for (const std::string& symbol : spec.dims) shape.push_back(dims.at(symbol));
+  for (const std::string& symbol : spec.dims) shape.push_back(extent_of(symbol, dims));
   return shape;
+}
+
+bool belongs(const TensorSpec& spec, const Dims& dims) {
+  return (spec.only_with.empty() || dims.at(spec.only_with) > 0) &&
+         (spec.only_without.empty() || dims.at(spec.only_without) == 0);
+}
+
+bool may_be_absent(const TensorSpec& spec) {
+  return spec.optional || !spec.only_with.empty() || !spec.only_without.empty();
+}
+
+bool agrees(const std::string& symbol, std::int64_t extent, Dims& known) {
+  if (is_number(symbol)) return extent_of(symbol, known) == extent;
+  return known.emplace(symbol, extent).first->second == extent;
+}
+
+void settle_sets(const Contract& contract, Dims& known) {
+  for (const TensorSpec& spec : contract.inputs)
+    if (!spec.only_with.empty()) known.emplace(spec.only_with, 0);
+}
+
+std::vector<std::string> argument_names(const Contract& contract) {
+  std::vector<std::string> names;
+  const auto add = [&](const auto& spec) {
+    const std::string& name = spec.group.empty() ? spec.name : spec.group;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const TensorSpec& spec : contract.inputs) add(spec);
+  for (const ScalarSpec& spec : contract.scalars) add(spec);
+  return names;
 }
 
 const TensorSpec& input(const Contract& contract, std::string_view name) { return find(contract.inputs, name); }
 const TensorSpec& output(const Contract& contract, std::string_view name) { return find(contract.outputs, name); }
 
 const std::vector<const Contract*>& contracts() {
-  static const std::vector<const Contract*> all{&linear_attention::contract(), &cross_entropy::contract(),
-                                                &sample_tokens::contract()};
+  static const std::vector<const Contract*> all{
+      &linear_attention::contract(), &cross_entropy::contract(), &sample_tokens::contract(), &moe_gate::contract(),
+      &kuramoto::contract(),         &moe::contract(),           &block_core::contract()};
   return all;
 }
 
@@ -39,63 +81,4 @@ const Contract* find_contract(std::string_view kernel) {
   return found == all.end() ? nullptr : *found;
 }
 
-namespace linear_attention {
-
-const Contract& contract() {
-  static const Contract c{
-      .kernel = "linear_attention",
-      .version = 1,
-      .inputs = {{"q", {"G", "T", "D"}},
-                 {"k", {"G", "T", "D"}},
-                 {"v", {"G", "T", "D"}},
-                 {.name = "S0", .dims = {"G", "D", "D"}, .optional = true},
-                 {.name = "z0", .dims = {"G", "D"}, .optional = true}},
-      .outputs = {{"y", {"G", "T", "D"}}, {"S", {"G", "D", "D"}}, {"z", {"G", "D"}}},
-      .dim_symbols = {"G", "T", "D"},
-      .admitted = {"cumsum", "chunked", "chunked_tail"},
-      .waivers = {"shared-edges", "single-backward", "memory-growth"},
-  };
-  return c;
-}
-
-}  // namespace linear_attention
-
-namespace cross_entropy {
-
-const Contract& contract() {
-  static const Contract c{
-      .kernel = "cross_entropy",
-      .version = 1,
-      .inputs = {{"h", {"N", "d"}},
-                 {"W", {"V", "d"}},
-                 {.name = "targets", .dims = {"N"}, .differentiable = false, .dtype = DType::int64}},
-      .scalars = {{.name = "ce_chunk"}},
-      .outputs = {{"loss", {}}},
-      .dim_symbols = {"N", "d", "V", "ce_chunk"},
-      .admitted = {"chunked_ce", "chunked_ce_online"},
-      .waivers = {"unchecked-input", "single-backward", "memory-growth"},
-  };
-  return c;
-}
-
-}  // namespace cross_entropy
-
-namespace sample_tokens {
-
-const Contract& contract() {
-  static const Contract c{
-      .kernel = "sample_tokens",
-      .version = 1,
-      .inputs = {{.name = "h", .dims = {"N", "d"}, .differentiable = false},
-                 {.name = "W", .dims = {"V", "d"}, .differentiable = false}},
-      .scalars = {{.name = "ce_chunk"}, {.name = "temperature", .whole = false}, {.name = "seed"}},
-      .outputs = {{.name = "tokens", .dims = {"N"}, .differentiable = false, .dtype = DType::int64}},
-      .dim_symbols = {"N", "d", "V", "ce_chunk"},
-      .admitted = {"chunked_sampler"},
-      .waivers = {"unchecked-input", "memory-growth"},
-  };
-  return c;
-}
-
-}  // namespace sample_tokens
 }  // namespace fractus

@@ -53,6 +53,11 @@ std::string text_of(const at::Tensor& tensor) {
 
 std::string wanted_text(const TensorSpec& spec) { return fmt::format("({})", fmt::join(spec.dims, ", ")); }
 
+[[noreturn]] void refuse_missing(const Contract& contract, const TensorSpec& spec) {
+  throw std::invalid_argument(
+      fmt::format("{}: {} is missing; wanted a tensor {}", contract.kernel, spec.name, wanted_text(spec)));
+}
+
 }  // namespace
 
 const std::vector<Form>& forms() { return registry(); }
@@ -81,15 +86,15 @@ void check_inputs(const Contract& contract, const Tensors& inputs) {
         fmt::format("{}: wanted {} tensors, got {}", contract.kernel, contract.inputs.size(), inputs.size()));
 
   const at::Tensor* first = nullptr;
+  std::string first_name;
   Dims dims;
   std::map<std::string, std::string> set_by;  // which tensor fixed an extent, for the message
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorSpec& spec = contract.inputs[i];
     const at::Tensor& tensor = inputs[i];
     if (!tensor.defined()) {
-      if (spec.optional) continue;
-      throw std::invalid_argument(
-          fmt::format("{}: {} is missing; wanted a tensor {}", contract.kernel, spec.name, wanted_text(spec)));
+      if (may_be_absent(spec)) continue;
+      refuse_missing(contract, spec);
     }
     if (tensor.dim() != static_cast<std::int64_t>(spec.dims.size()))
       throw std::invalid_argument(fmt::format("{}: {}: wanted {} dimensions {}, got {}", contract.kernel, spec.name,
@@ -99,22 +104,35 @@ void check_inputs(const Contract& contract, const Tensors& inputs) {
         throw std::invalid_argument(
             fmt::format("{}: {}: wanted int64, got {}", contract.kernel, spec.name, text_of(tensor)));
     } else if (first == nullptr) {
-      first = &tensor;
+      first = &tensor, first_name = spec.name;
       if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)
         throw std::invalid_argument(
             fmt::format("{}: {}: wanted float32 or float64, got {}", contract.kernel, spec.name, text_of(tensor)));
     } else if (tensor.scalar_type() != first->scalar_type() || tensor.device() != first->device()) {
       throw std::invalid_argument(fmt::format("{}: {}: wanted {} on {} like {}, got {}", contract.kernel, spec.name,
-                                              c10::toString(first->scalar_type()), first->device().str(),
-                                              contract.inputs[0].name, text_of(tensor)));
+                                              c10::toString(first->scalar_type()), first->device().str(), first_name,
+                                              text_of(tensor)));
     }
     for (std::size_t d = 0; d < spec.dims.size(); ++d) {
-      const auto [known, is_new] = dims.emplace(spec.dims[d], tensor.size(static_cast<std::int64_t>(d)));
-      if (is_new) set_by[spec.dims[d]] = spec.name;
-      if (tensor.size(static_cast<std::int64_t>(d)) != known->second)
-        throw std::invalid_argument(fmt::format("{}: {}: wanted {} = {} as in {}, got {}", contract.kernel, spec.name,
-                                                spec.dims[d], known->second, set_by[spec.dims[d]], text_of(tensor)));
+      const std::string& symbol = spec.dims[d];
+      set_by.emplace(symbol, spec.name);
+      if (agrees(symbol, tensor.size(static_cast<std::int64_t>(d)), dims)) continue;
+      const std::string known = dims.contains(symbol)
+                                    ? fmt::format("{} = {} as in {}", symbol, dims.at(symbol), set_by.at(symbol))
+                                    : wanted_text(spec);
+      throw std::invalid_argument(
+          fmt::format("{}: {}: wanted {}, got {}", contract.kernel, spec.name, known, text_of(tensor)));
     }
+  }
+  settle_sets(contract, dims);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorSpec& spec = contract.inputs[i];
+    if (spec.optional || inputs[i].defined() == belongs(spec, dims)) continue;
+    if (!inputs[i].defined()) refuse_missing(contract, spec);
+    const std::string& decides = spec.only_with.empty() ? spec.only_without : spec.only_with;
+    const std::string why = set_by.contains(decides) ? " as in " + set_by.at(decides) : "";
+    throw std::invalid_argument(fmt::format("{}: {}: wanted none where {} = {}{}, got {}", contract.kernel, spec.name,
+                                            decides, dims.at(decides), why, text_of(inputs[i])));
   }
 }
 
@@ -122,7 +140,8 @@ Dims dims_of(const Contract& contract, const Tensors& inputs, const Scalars& sca
   Dims dims;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     for (std::size_t d = 0; inputs[i].defined() && d < contract.inputs[i].dims.size(); ++d)
-      dims[contract.inputs[i].dims[d]] = inputs[i].size(static_cast<std::int64_t>(d));
+      agrees(contract.inputs[i].dims[d], inputs[i].size(static_cast<std::int64_t>(d)), dims);
+  settle_sets(contract, dims);
   for (const ScalarSpec& scalar : contract.scalars)
     if (scalar.whole) dims[scalar.name] = static_cast<std::int64_t>(scalars.at(scalar.name));
   return dims;
