@@ -148,6 +148,12 @@ void may_add(Companion<judged>& x, std::size_t terms) {
   x.n += static_cast<double>(terms);
 }
 
+// 0 in every kernel, and its product with anything.
+template <DType judged>
+bool vanishes(const Companion<judged>& x) {
+  return x.v == 0 && x.m == 0 && x.e == 0;
+}
+
 // The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded
 // once.
 template <DType judged>

@@ -31,12 +31,6 @@ Companion<judged> stepped(Base<judged> v, double roundings, double moved) {
   return {v, m, roundings, std::min(moved, unbounded) + flushed, std::max(m, 1.0)};
 }
 
-// 0 in every kernel?
-template <DType judged>
-bool is_zero(const Companion<judged>& x) {
-  return x.v == 0 && x.m == 0 && x.e == 0;
-}
-
 // By how much sin (or cos) moves over |d| <= error, given the derivative's value there: f(v + d) - f(v) =
 // f'(v) d - f(xi) d^2/2, and the mean value theorem bounds it by |d|.
 inline double turned(double slope, double error) {
@@ -45,7 +39,7 @@ inline double turned(double slope, double error) {
 
 template <DType judged>
 Companion<judged> sin(const Companion<judged>& x) {
-  if (is_zero(x)) return {};
+  if (vanishes(x)) return {};
   return stepped<judged>(std::sin(x.v), trigonometric_roundings, turned(magnitude(std::cos(x.v)), error(x)));
 }
 
@@ -57,7 +51,7 @@ Companion<judged> cos(const Companion<judged>& x) {
 // The derivative 1/cosh^2 falls with |x|, so it is largest at the interval's point nearest to 0.
 template <DType judged>
 Companion<judged> tanh(const Companion<judged>& x) {
-  if (is_zero(x)) return {};
+  if (vanishes(x)) return {};
   const double distance = error(x), nearest = std::max(0.0, magnitude(x.v) - distance) * (1 - 0x1p-50);
   const double cosh = std::cosh(std::min(nearest, 700.0));
   return stepped<judged>(std::tanh(x.v), trigonometric_roundings, distance * (1 + slope_slack) / (cosh * cosh));
@@ -66,7 +60,7 @@ Companion<judged> tanh(const Companion<judged>& x) {
 // |sqrt(x) - sqrt(v)| = |x - v| / (sqrt(x) + sqrt(v)), the most where x is least. No bound where x may be below 0.
 template <DType judged>
 Companion<judged> sqrt(const Companion<judged>& x) {
-  if (is_zero(x)) return {};
+  if (vanishes(x)) return {};
   const Denominator<judged> known(x);
   if (!(x.v > 0) || !known.bounded()) return {Base<judged>(0), 0, root_roundings, unbounded, 1};
   const Base<judged> v = std::sqrt(x.v);
@@ -85,7 +79,7 @@ template <DType judged>
 Companion<judged> atan2(const Companion<judged>& y, const Companion<judged>& x) {
   // 0 in every kernel, with a rounding of nothing: where y is 0 and x certified to be above it.
   const double ex = error(x), ey = error(y);
-  if (is_zero(y) && x.v > 0 && Denominator<judged>(x).bounded()) return {};
+  if (vanishes(y) && x.v > 0 && Denominator<judged>(x).bounded()) return {};
   const double ax = magnitude(x.v), ay = magnitude(y.v), scale = std::max(ax, ay);
   if (!(scale > 0)) return {Base<judged>(0), 0, trigonometric_roundings, unbounded, 1};
   const double cx = ax / scale, cy = ay / scale, dx = ex / scale, dy = ey / scale;  // so that no square overflows

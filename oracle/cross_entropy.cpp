@@ -80,7 +80,7 @@ Expected expected_in(const Question& question) {
   Expected expected;
   expected.dtype = judged;
   // The base evaluates as a kernel of its own unit roundoff would, and errors grow at least linearly in that: see
-  // linear_attention.cpp. Its own sums over the vocabulary are in any order and never rescaled, so where a shorter
+  // companion_expected.h. Its own sums over the vocabulary are in any order and never rescaled, so where a shorter
   // chain is declared they may round more often than the tolerance counts (more by this ratio in s, and by less in dh,
   // whose paths are longer by as much on either side).
   const double own = static_cast<double>(call.V) - 1 + library_roundings,

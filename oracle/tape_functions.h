@@ -1,5 +1,5 @@
-// Roots, angles, sin, cos and tanh on the tape. Each derivative is asked of R, so that a type that counts roundings
-// counts those of the derivative too.
+// exp, roots, angles, sin, cos and tanh on the tape, where exponents are no sort of their own (tape_exponent.h). Each
+// derivative is asked of R, so that a type that counts roundings counts those of the derivative too.
 #pragma once
 
 #include "oracle/tape.h"
@@ -12,6 +12,11 @@ Taped<R> taped(const R& value, const Taped<R>& a, const R& derivative) {
   return Taped<R>::record(value, a, derivative, Taped<R>(), R(0));
 }
 
+template <class R>
+Taped<R> exp(const Taped<R>& a) {
+  const R value = exp_of(a.value);
+  return taped(value, a, value);
+}
 template <class R>
 Taped<R> sqrt(const Taped<R>& a) {
   const R root = sqrt_of(a.value);
