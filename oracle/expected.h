@@ -26,6 +26,8 @@ struct Expected {
   std::vector<std::optional<ExpectedTensor>> gradients;  // by input; absent where none was asked for
   bool shared_edge = false;  // the call holds a row at which the form in production is known to have NaN gradients
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
+  std::size_t choices_flipped = 0;   // of them, those where the judged form's own choice is not the definition's
+  double flip_moves = 0;             // the most by which an output moves where such a choice goes another way
 };
 
 enum class Verdict { equal, different, undecidable };
