@@ -264,7 +264,8 @@ void Evaluation<judged>::oscillate(const Norm<judged>& norm) {
   std::vector<Doubt> doubts(call_.tokens());
   sequences_.resize(call_.B);
   for_each(call_.tokens(), threads_, [&](std::size_t n) {
-    std::vector<kuramoto::Branch<judged>> branches = kuramoto::branches(network, norm[n].mean_y, steps());
+    const kuramoto::Origin<judged> origin = kuramoto::origin_of(norm[n].mean_y);
+    std::vector<kuramoto::Branch<judged>> branches = kuramoto::branches(network, origin, steps());
     const double* own = got == nullptr ? nullptr : got + n * P;
     const std::size_t at = own == nullptr || branches.empty() ? 0 : kuramoto::nearest(branches, own);
     Doubt& doubt = doubts[n];
@@ -275,7 +276,8 @@ void Evaluation<judged>::oscillate(const Norm<judged>& norm) {
     for (std::size_t p = 0; p < P; ++p) {
       kuramoto::Placed one{.tolerance = std::numeric_limits<double>::infinity()};
       if (!branches.empty())
-        one = kuramoto::placed(branches[at].theta.get(p), own == nullptr ? std::nullopt : std::optional(own[p]));
+        one = kuramoto::placed(branches[at].theta.get(p), branches[at].common,
+                               own == nullptr ? std::nullopt : std::optional(own[p]));
       doubt.any = doubt.any || one.in_doubt;
       theta.value[n * P + p] = one.value;
       if (!theta.remainder.empty()) theta.remainder[n * P + p] = one.remainder;
@@ -288,7 +290,10 @@ void Evaluation<judged>::oscillate(const Norm<judged>& norm) {
     if (own != nullptr)
       phases = returned_angles<judged>(own, P);
     else if (!branches.empty())
-      for (std::size_t p = 0; p < P; ++p) phases.push_back(branches[0].theta.get(p));
+      for (std::size_t p = 0; p < P; ++p) {
+        phases.push_back(branches[0].theta.get(p));
+        phases.back().e += branches[0].common;
+      }
     else
       phases = returned_angles<judged>(theta.value.data() + n * P, P);
     sequence.route = routed<judged>(std::move(phases), call_.need("expert_phases").values, steepness_, call_.top_k);
@@ -476,13 +481,13 @@ Expected Evaluation<judged>::run() {
     const Row<R> dtheta = routed_adjoint(sequence.route, call_.need("expert_phases").values, steepness_, selection,
                                          of_gates, of_weights);
     const std::size_t n = (b + 1) * call_.T - 1;
-    const auto token =
-        kuramoto::adjoint(network, norm_kur[n].mean_y, steps(), sequence.branches[sequence.branch], dtheta);
+    const auto token = kuramoto::adjoint(network, kuramoto::origin_of(norm_kur[n].mean_y), steps(),
+                                         sequence.branches[sequence.branch], dtheta);
     add(domega, token.omega);
     add(dlambda, token.lambda);
     for (std::size_t p = 0; p < call_.P; ++p) add(dU[p], token.U[p]);
     // Every element moves the mean by 1/d of itself.
-    const R of_element = token.mean / R(static_cast<double>(call_.d));
+    const R of_element = token.angle * kuramoto::full_turn<judged>() / R(static_cast<double>(call_.d));
     Row<R> dx(call_.d);
     for (std::size_t c = 0; c < call_.d; ++c) dx.set(c, of_element);
     add(g[n], norm_kur.pull_back(n, dx));

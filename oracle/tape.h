@@ -103,9 +103,4 @@ Branch branch(const Taped<R>& den, int exponent) {
   return branch(den.value, exponent);
 }
 
-template <class R>
-void may_add(Taped<R>& x, std::size_t terms) {
-  may_add(x.value, terms);
-}
-
 }  // namespace fractus::oracle
