@@ -128,16 +128,20 @@ class Norm {
     for (const Normed<R>& one : normed_) result.push_back(one.y);
     return result;
   }
-  // The cotangent of row n of x; what weight and bias have from it is kept.
-  Row<R> pull_back(std::size_t n, const Row<R>& g) {
+  // The cotangent of row n of x. What weight and bias have from it is kept, once it is `scaled`.
+  template <class Scaled>
+  Row<R> pull_back(std::size_t n, const Row<R>& g, const Scaled& scaled) {
     NormGradients<R> gradients = layer_norm_adjoint(normed_[n], weight_, g);
     if (dweight_.size() == 0) {
       dweight_ = Row<R>(g.size());
       dbias_ = Row<R>(g.size());
     }
-    add(dweight_, gradients.weight);
-    add(dbias_, gradients.bias);
+    add(dweight_, scaled(gradients.weight));
+    add(dbias_, scaled(gradients.bias));
     return gradients.x;
+  }
+  Row<R> pull_back(std::size_t n, const Row<R>& g) {
+    return pull_back(n, g, [](const Row<R>& row) { return row; });
   }
   const std::string& name() const { return name_; }
   const Row<R>& weight_gradient() const { return dweight_; }
@@ -458,7 +462,9 @@ Expected Evaluation<judged>::run() {
   passes_.reset();
   for (std::size_t n = 0; n < N; ++n) add(g[n], norm_moe.pull_back(n, pulled.x.row(n)));
 
-  // Through the route to the oscillators of the last token.
+  // Through the route to the oscillators of the last token. The path hangs on few numbers, the cotangents of the weights
+  // and of the mean angle, which carry the errors of all experts; so what these are multiplied by is computed, and
+  // closed, by itself: |c' f' - c f| <= |c' - c| |f| + |c'| |f' - f|.
   const kuramoto::Network<R> network = this->network();
   Row<R> domega(call_.P), dlambda(network.lambda.size());
   Matrix<R> dU = zero_matrix<R>(call_.P, network.lambda.size());
@@ -468,29 +474,39 @@ Expected Evaluation<judged>::run() {
     lost = lost || sequence.lost || sequence.branches.empty();
     if (lost) break;
     const std::vector<std::size_t> selection = chosen(sequence);
-    std::vector<R> of_gates, of_weights(selection.size());
     const R tokens(static_cast<double>(call_.T));
+    std::vector<R> of_gates;
     for (const R& one : from_balance_) {
       of_gates.push_back(one * tokens);
       may_add(of_gates.back(), call_.T);
     }
+    const MeanAngle<judged> mean = mean_angle_of(sequence.route.phases);
+    const RouteSlopes<judged> slopes = route_slopes(sequence.route, mean.value, call_.need("expert_phases").values,
+                                                    steepness_, selection, of_gates);
+    R c = slopes.gates;
     for (std::size_t s = 0; s < selection.size(); ++s) {
-      for (std::size_t t = 0; t < call_.T; ++t) of_weights[s] = of_weights[s] + pulled.weights[b * call_.T + t][s];
-      may_add(of_weights[s], call_.T);
+      R of_weight;
+      for (std::size_t t = 0; t < call_.T; ++t)
+        of_weight = of_weight + kuramoto::closed_number(pulled.weights[b * call_.T + t][s]);
+      c = c + of_weight * kuramoto::closed_number(slopes.weights[s]);
     }
-    const Row<R> dtheta = routed_adjoint(sequence.route, call_.need("expert_phases").values, steepness_, selection,
-                                         of_gates, of_weights);
+    may_add(c, call_.T);  // tokens may be summed behind the slopes
     const std::size_t n = (b + 1) * call_.T - 1;
     const auto token = kuramoto::adjoint(network, kuramoto::origin_of(norm_kur[n].mean_y), steps(),
-                                         sequence.branches[sequence.branch], dtheta);
-    add(domega, token.omega);
-    add(dlambda, token.lambda);
-    for (std::size_t p = 0; p < call_.P; ++p) add(dU[p], token.U[p]);
-    // Every element moves the mean by 1/d of itself.
+                                         sequence.branches[sequence.branch], mean.slopes);
+    const auto times_c = [&](const Row<R>& row) {
+      Row<R> result(row.size());
+      add_product(result, c, stored(row));
+      return result;
+    };
+    add(domega, times_c(token.omega));
+    add(dlambda, times_c(token.lambda));
+    for (std::size_t p = 0; p < call_.P; ++p) add(dU[p], times_c(token.U[p]));
+    // Every element moves the angle by 2 pi / d of itself.
     const R of_element = token.angle * kuramoto::full_turn<judged>() / R(static_cast<double>(call_.d));
     Row<R> dx(call_.d);
-    for (std::size_t c = 0; c < call_.d; ++c) dx.set(c, of_element);
-    add(g[n], norm_kur.pull_back(n, dx));
+    for (std::size_t k = 0; k < call_.d; ++k) dx.set(k, of_element);
+    add(g[n], times_c(norm_kur.pull_back(n, stored(dx), times_c)));
   }
   if (lost) {
     for (auto& tensor : result_.gradients)

@@ -86,34 +86,63 @@ Route<judged> routed(std::vector<Companion<judged>> phases, const std::vector<do
   return route;
 }
 
-// The cotangents of the angles, given those of the gates and of the chosen experts' weights.
+// The circular mean of a sequence's angles, and its derivatives: all that the route has of them is this one number.
 template <DType judged>
-Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vector<double>& mu, double steepness,
-                                      const std::vector<std::size_t>& chosen,
-                                      const std::vector<Companion<judged>>& of_gates,
-                                      const std::vector<Companion<judged>>& of_weights) {
+struct MeanAngle {
+  Companion<judged> value;
+  Row<Companion<judged>> slopes;  // by angle
+};
+
+template <DType judged>
+MeanAngle<judged> mean_angle_of(const std::vector<Companion<judged>>& angles) {
   using R = Companion<judged>;
   using X = Taped<R>;
   Tape<R> tape;
   X::tape = &tape;
-  std::vector<X> phases, angles;
-  for (const R& phase : route.phases) phases.push_back(X::leaf(phase));
-  for (const double angle : mu) angles.push_back(X(R(angle)));
-  const std::vector<X> l =
-      moe_gate::exponents(moe_gate::mean_angle(phases), angles, X(moe_gate::rounded_constant<R>(steepness)));
-  const std::vector<X> g = moe_gate::exponentials(l);
-  const std::vector<X> gates = moe_gate::gates(g, moe_gate::sum_of(g), route.taken),
-                       weights = moe_gate::weights(g, chosen, route.taken);
+  std::vector<X> phases;
+  for (const R& angle : angles) phases.push_back(X::leaf(angle));
+  const X mean = moe_gate::mean_angle(phases);
   std::vector<R> seeds(tape.size());
-  const auto seed = [&](const X& x, const R& cotangent) {
-    if (x.node != Tape<R>::constant) seeds[x.node] = seeds[x.node] + cotangent;
-  };
-  for (std::size_t e = 0; e < gates.size(); ++e) seed(gates[e], of_gates[e]);
-  for (std::size_t s = 0; s < weights.size(); ++s) seed(weights[s], of_weights[s]);
+  seeds[mean.node] = R(1);
   const std::vector<R> pulled = tape.pull_back(std::move(seeds));
   X::tape = nullptr;
-  Row<R> result(phases.size());
-  for (std::size_t p = 0; p < phases.size(); ++p) result.set(p, pulled[phases[p].node]);
+  MeanAngle<judged> result{mean.value, Row<R>(angles.size())};
+  for (std::size_t p = 0; p < angles.size(); ++p) result.slopes.set(p, pulled[phases[p].node]);
+  return result;
+}
+
+// How gates and weights of one selection follow the mean angle.
+template <DType judged>
+struct RouteSlopes {
+  Companion<judged> gates;                 // of sum_e of_gates_e gate_e
+  std::vector<Companion<judged>> weights;  // of each weight
+};
+
+template <DType judged>
+RouteSlopes<judged> route_slopes(const Route<judged>& route, const Companion<judged>& mean,
+                                 const std::vector<double>& mu, double steepness,
+                                 const std::vector<std::size_t>& chosen,
+                                 const std::vector<Companion<judged>>& of_gates) {
+  using R = Companion<judged>;
+  using X = Taped<R>;
+  Tape<R> tape;
+  X::tape = &tape;
+  const X theta = X::leaf(mean);
+  std::vector<X> angles;
+  for (const double angle : mu) angles.push_back(X(R(angle)));
+  const std::vector<X> g =
+      moe_gate::exponentials(moe_gate::exponents(theta, angles, X(moe_gate::rounded_constant<R>(steepness))));
+  const std::vector<X> gates = moe_gate::gates(g, moe_gate::sum_of(g), route.taken),
+                       weights = moe_gate::weights(g, chosen, route.taken);
+  const auto slope = [&](const std::vector<X>& of, const std::vector<R>& cotangents) {
+    std::vector<R> seeds(tape.size());
+    for (std::size_t i = 0; i < of.size(); ++i)
+      if (of[i].node != Tape<R>::constant) seeds[of[i].node] = seeds[of[i].node] + cotangents[i];
+    return tape.pull_back(std::move(seeds))[theta.node];
+  };
+  RouteSlopes<judged> result{slope(gates, of_gates), {}};
+  for (const X& weight : weights) result.weights.push_back(slope({weight}, {R(1)}));
+  X::tape = nullptr;
   return result;
 }
 
