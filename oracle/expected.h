@@ -14,7 +14,7 @@ namespace fractus::oracle {
 struct ExpectedTensor {
   std::string name;
   Shape shape;
-  std::vector<double> value;      // the true value, nearest double
+  std::vector<double> value;      // the true value, nearest double; NaN: there is none, and a form's may be NaN too
   std::vector<double> remainder;  // value + remainder is the true value; empty where the base was double itself
   std::vector<double> tolerance;  // infinity: no bound exists, the element is undecidable
 };

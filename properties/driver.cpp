@@ -5,7 +5,16 @@ namespace fractus {
 namespace cross_entropy {
 const Driver& driver();
 }
+namespace kuramoto {
+const Driver& driver();
+}
 namespace linear_attention {
+const Driver& driver();
+}
+namespace moe {
+const Driver& driver();
+}
+namespace moe_gate {
 const Driver& driver();
 }
 namespace sample_tokens {
@@ -14,7 +23,8 @@ const Driver& driver();
 
 const std::vector<const Driver*>& drivers() {
   static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver()};
+                                              &sample_tokens::driver(),    &moe_gate::driver(),
+                                              &kuramoto::driver(),         &moe::driver()};
   return all;
 }
 

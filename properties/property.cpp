@@ -82,8 +82,8 @@ std::shared_ptr<const oracle::Expected> Expectation::either(std::int64_t add_dep
 }
 
 std::shared_ptr<const oracle::Expected> Expectation::expected(const Answer& answer) {
-  auto found = either(answer.add_depth);
-  if (found->choices_in_doubt == 0) return found;
+  if (!driver_.choices_shown)
+    if (auto found = either(answer.add_depth); found->choices_in_doubt == 0) return found;
   return evaluated({.outputs = &answer.outputs, .add_depth = answer.add_depth, .threads = threads_});
 }
 
