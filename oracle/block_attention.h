@@ -134,9 +134,9 @@ Attended<R> attend(const Heads& heads, const Matrix<R>& h, const Matrix<R>& x, c
 
   std::vector<linear_attention::Result<R>> groups(heads.groups());
   for_each(heads.groups(), threads, [&](std::size_t g) {
-    groups[g] = linear_attention::evaluate<R>(
-        group_inputs(heads, g, result.qkv, weights.offsets[heads.level(g)], carry), nullptr,
-        [](std::size_t, const Row<R>&) { return Branch::either; });
+    groups[g] =
+        linear_attention::evaluate<R>(group_inputs(heads, g, result.qkv, weights.offsets[heads.level(g)], carry),
+                                      nullptr, [](std::size_t, const Row<R>&) { return Branch::either; });
   });
 
   const std::size_t N = x.size(), d = heads.H * heads.D;
@@ -177,8 +177,8 @@ Attended<R> attend(const Heads& heads, const Matrix<R>& h, const Matrix<R>& x, c
 // g is the cotangent of h1; that of h through the residual is g itself and not part of the result.
 template <class R>
 AttentionGradients<R> attend_adjoint(const Heads& heads, const Matrix<R>& x, const AttentionWeights<R>& weights,
-                                     const std::vector<Carry<R>>& carry, const Attended<R>& forward,
-                                     const Matrix<R>& g, int threads) {
+                                     const std::vector<Carry<R>>& carry, const Attended<R>& forward, const Matrix<R>& g,
+                                     int threads) {
   const std::size_t N = x.size(), d = heads.H * heads.D;
   AttentionGradients<R> result;
   result.out = weight_gradient(forward.mixed, g, threads);

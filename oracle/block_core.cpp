@@ -9,11 +9,10 @@
 
 #include "oracle/block_attention.h"
 #include "oracle/block_core_expected.h"
-#include "oracle/block_experts.h"
 #include "oracle/block_routing.h"
 #include "oracle/companion_layer_norm.h"
-#include "oracle/gelu.h"
 #include "oracle/kuramoto_token.h"
+#include "oracle/moe_companion.h"
 
 namespace fractus::oracle::block_core {
 namespace {
@@ -25,8 +24,7 @@ class Call {
  public:
   explicit Call(const Question& question) : question_(question) {
     const Array& h = need("h");
-    if (h.shape.size() != 3 || h.values.empty())
-      throw std::invalid_argument("block_core: h " + to_string(h.shape));
+    if (h.shape.size() != 3 || h.values.empty()) throw std::invalid_argument("block_core: h " + to_string(h.shape));
     B = extent(h.shape[0]), T = extent(h.shape[1]), d = extent(h.shape[2]);
     H = extent(static_cast<std::int64_t>(scalar("n_heads")));
     if (H == 0 || d % H != 0)
@@ -38,10 +36,18 @@ class Call {
       throw std::invalid_argument("block_core: L " + std::to_string(L) + ", P " + std::to_string(P) + ", top_k " +
                                   std::to_string(top_k) + " of E " + std::to_string(E));
     for (const auto& [name, count] : std::initializer_list<std::pair<const char*, std::size_t>>{
-             {"norm_attn.weight", d}, {"norm_attn.bias", d}, {"attn.w_qkv", 3 * d * d}, {"attn.b_qkv", 3 * d},
-             {"attn.level_logits", L}, {"attn.w_out", d * d}, {"attn.b_out", d}, {"norm_kur.weight", d},
-             {"norm_kur.bias", d}, {"kuramoto.coupling_u", P * need("kuramoto.coupling_lambda").values.size()},
-             {"norm_moe.weight", d}, {"norm_moe.bias", d}})
+             {"norm_attn.weight", d},
+             {"norm_attn.bias", d},
+             {"attn.w_qkv", 3 * d * d},
+             {"attn.b_qkv", 3 * d},
+             {"attn.level_logits", L},
+             {"attn.w_out", d * d},
+             {"attn.b_out", d},
+             {"norm_kur.weight", d},
+             {"norm_kur.bias", d},
+             {"kuramoto.coupling_u", P * need("kuramoto.coupling_lambda").values.size()},
+             {"norm_moe.weight", d},
+             {"norm_moe.bias", d}})
       if (need(name).values.size() != count)
         throw std::invalid_argument(std::string("block_core: ") + name + " " + to_string(need(name).shape));
   }
@@ -71,7 +77,7 @@ class Call {
   }
   const Array* cotangent(Output output) const {
     return output < question_.cotangents.size() && question_.cotangents[output] ? &*question_.cotangents[output]
-                                                                               : nullptr;
+                                                                                : nullptr;
   }
   bool backward() const { return cotangent(out_at) != nullptr || cotangent(lb_at) != nullptr; }
   // The form's own output; nullptr where it has none, or none of this size.
@@ -81,20 +87,23 @@ class Call {
     return values.size() == count ? values.data() : nullptr;
   }
 
-  ExpertTensors experts() const {
-    return {find("moe.w1"), find("moe.w2"),     find("moe.U1"),     find("moe.V1"), find("moe.U2"),
-            find("moe.V2"), find("moe.scale1"), find("moe.scale2"), find("moe.b1"), find("moe.b2")};
-  }
-
  private:
   static std::size_t extent(std::int64_t x) { return x > 0 ? static_cast<std::size_t>(x) : 0; }
   const Question& question_;
 };
 
 template <DType judged>
+Row<Companion<judged>> leaves_of(const double* values, std::size_t count) {
+  Row<Companion<judged>> row(count);
+  for (std::size_t i = 0; i < count; ++i) row.set(i, Companion<judged>(values[i]));
+  return row;
+}
+
+template <DType judged>
 Matrix<Companion<judged>> rows_of(const Array& array, std::size_t rows, std::size_t columns) {
   Matrix<Companion<judged>> result;
-  for (std::size_t r = 0; r < rows; ++r) result.push_back(leaves_of<judged>(array.values.data() + r * columns, columns));
+  for (std::size_t r = 0; r < rows; ++r)
+    result.push_back(leaves_of<judged>(array.values.data() + r * columns, columns));
   return result;
 }
 
@@ -196,17 +205,24 @@ class Evaluation {
   using R = Companion<judged>;
 
   explicit Evaluation(const Question& question)
-      : call_(question), threads_(question.threads), steepness_(call_.scalar("kappa") / call_.scalar("temperature")) {}
+      : call_(question),
+        parameters_(moe::parameters_of(question.inputs, "moe.")),
+        threads_(question.threads),
+        steepness_(call_.scalar("kappa") / call_.scalar("temperature")) {
+    if (moe::extents_of(parameters_).E != call_.E || moe::extents_of(parameters_).d != call_.d)
+      throw std::invalid_argument("block_core: the experts' tensors do not fit h and expert_phases");
+  }
 
   Expected run();
 
  private:
   // What is known of a sequence: the branch of its last token's angles, its route, and the selection it is judged by.
   struct Sequence {
-    Route<judged> route;
+    moe::Route<judged> route;
     std::size_t selection = 0;
     std::vector<R> weights;
     bool lost = false;  // a choice in doubt that nothing settles
+    bool open = false;  // or that the form's out does not tell, so that its gradients may follow another one
     std::vector<kuramoto::Branch<judged>> branches;
     std::size_t branch = 0;
   };
@@ -217,18 +233,20 @@ class Evaluation {
   void mix_experts(const Matrix<R>& h1);
 
   ExpectedTensor& gradient(const std::string& name) { return *result_.gradients[Call::position(name)]; }
-  std::vector<std::size_t> chosen(const Sequence& sequence) const { return sequence.route.selections[sequence.selection]; }
-  moe::Expert<R> expert(std::size_t e) const { return expert_of<judged>(call_.experts(), e); }
+  std::vector<std::size_t> chosen(const Sequence& sequence) const {
+    return sequence.route.selections[sequence.selection];
+  }
   kuramoto::Network<R> network() const {
     const Array &omega = call_.need("kuramoto.omega"), &U = call_.need("kuramoto.coupling_u"),
                 &lambda = call_.need("kuramoto.coupling_lambda");
     return kuramoto::network_of<judged>(
-        {omega.values.data(), U.values.data(), lambda.values.data(), call_.P, lambda.values.size()},
-        call_.scalar("dt"), call_.scalar("damping"));
+        {omega.values.data(), U.values.data(), lambda.values.data(), call_.P, lambda.values.size()}, call_.scalar("dt"),
+        call_.scalar("damping"));
   }
   std::size_t steps() const { return static_cast<std::size_t>(call_.scalar("n_steps")); }
 
   Call call_;
+  moe::Parameters parameters_;
   int threads_;
   double steepness_;
   Expected result_;
@@ -300,9 +318,9 @@ void Evaluation<judged>::oscillate(const Norm<judged>& norm) {
       }
     else
       phases = returned_angles<judged>(theta.value.data() + n * P, P);
-    sequence.route = routed<judged>(std::move(phases), call_.need("expert_phases").values, steepness_, call_.top_k);
-    sequence.lost = sequence.route.lost ||
-                    (own == nullptr && (doubt.any || sequence.route.selections.size() > 1));
+    sequence.route =
+        moe::routed<judged>(std::move(phases), call_.need("expert_phases").values, steepness_, call_.top_k);
+    sequence.lost = sequence.route.lost || (own == nullptr && (doubt.any || sequence.route.selections.size() > 1));
     sequence.branches = std::move(branches);
     sequence.branch = at;
   });
@@ -323,7 +341,7 @@ void Evaluation<judged>::balance() {
     R sum(0);
     for (const Sequence& sequence : sequences_) {
       sum = sum + sequence.route.gates[e] * tokens;
-      lost = lost || (sequence.lost && sequence.route.taken == Branch::either);
+      lost = lost || sequence.route.lost;
     }
     may_add(sum, call_.tokens());
     sums.push_back(sum);
@@ -350,49 +368,53 @@ template <DType judged>
 void Evaluation<judged>::mix_experts(const Matrix<R>& h1) {
   ExpectedTensor& out = result_.outputs[out_at];
   const double* got = call_.answered(out_at, call_.tokens() * call_.d);
-  const std::size_t size = call_.T * call_.d;
+  const std::size_t size = call_.T * call_.d, summed = moe::summed_forward(parameters_);
   for (std::size_t b = 0; b < call_.B; ++b) {
     Sequence& sequence = sequences_[b];
-    double least = std::numeric_limits<double>::infinity();
-    Matrix<R> own, best;
     const std::size_t count = sequence.route.selections.size();
+    double least = std::numeric_limits<double>::infinity(), moves = 0;
+    std::size_t fitting = 0;
+    Matrix<R> own, nearest;
     for (std::size_t i = 0; i < count; ++i) {
       const std::vector<std::size_t>& selection = sequence.route.selections[i];
-      const std::vector<R> weights = moe_gate::weights(sequence.route.exponentials, selection, sequence.route.taken);
+      std::vector<R> weights = sequence.route.weights(selection);
       Matrix<R> rows;
-      double distance = 0, moves = 0;
+      double away = 0;  // the largest error over its tolerance, were this the form's selection
       for (std::size_t t = 0; t < call_.T; ++t) {
         const std::size_t n = b * call_.T + t;
-        const std::size_t summed = expert(selection.front()).second.summed_forward();
-        rows.push_back(residual<R>({h1[n]}, {moe::mixed(*passes_, n, selection, weights, summed)}, 1).front());
-        for (std::size_t c = 0; c < call_.d; ++c) {
+        rows.push_back(
+            residual<R>({h1[n]}, {moe::mixed(*passes_, n, selection, weights, summed)}, selection.size()).front());
+        for (std::size_t c = 0; c < call_.d && count > 1; ++c) {
           const R x = rows[t].get(c);
-          if (got != nullptr && count > 1) distance += std::fabs(got[n * call_.d + c] - static_cast<double>(x.v));
           if (i > 0) moves = std::max(moves, magnitude(x.v - own[t].v[c]));
+          if (got == nullptr) continue;
+          const double off = magnitude(x.v - static_cast<Base<judged>>(got[n * call_.d + c]));
+          const double ratio = off == 0 ? 0 : off / (error(x) * (1 + base_slack));
+          away = std::max(away, std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity());
         }
       }
+      fitting += away <= 1;
       if (i == 0) own = rows;
-      result_.flip_moves = std::max(result_.flip_moves, moves);
-      if (i > 0 && !(distance < least)) continue;
-      least = distance;
-      best = std::move(rows);
+      if (i > 0 && !(away < least)) continue;
+      least = away;
+      nearest = std::move(rows);
       sequence.selection = i;
-      sequence.weights = weights;
+      sequence.weights = std::move(weights);
     }
-    put_rows(best, out, b * size);
+    sequence.open = count > 1 && (got == nullptr || fitting > 1);
+    put_rows(nearest, out, b * size);
     if (sequence.lost)
       for (std::size_t i = 0; i < size; ++i) put_undecidable(out, b * size + i);
     result_.choices_in_doubt += count > 1 || sequence.route.lost;
     result_.choices_flipped += sequence.selection != 0;
+    result_.flip_moves = std::max(result_.flip_moves, moves);
   }
 }
 
 template <DType judged>
 Expected Evaluation<judged>::run() {
   const std::size_t N = call_.tokens();
-  const auto shape = [&](std::initializer_list<std::size_t> extents) {
-    return Shape(extents.begin(), extents.end());
-  };
+  const auto shape = [&](std::initializer_list<std::size_t> extents) { return Shape(extents.begin(), extents.end()); };
   result_.dtype = judged;
   result_.radius_per_tolerance = base_radius<judged>;
   result_.outputs = {blank<judged>("out", shape({call_.B, call_.T, call_.d})), blank<judged>("lb", {}),
@@ -425,16 +447,17 @@ Expected Evaluation<judged>::run() {
     std::sort(asked[n].begin(), asked[n].end());
     asked[n].erase(std::unique(asked[n].begin(), asked[n].end()), asked[n].end());
   }
-  const moe::Experts<R> experts = [this](std::size_t e) { return expert(e); };
+  const moe::Experts<R> experts = [this](std::size_t e) { return moe::expert<judged>(parameters_, e); };
   const Dense<R> moe_rows = dense<judged>(norm_moe.rows(), call_.d);
-  passes_ = moe::forward(experts, call_.E, moe_rows, asked, gelu<R>, threads_);
+  passes_ = moe::forward(experts, call_.E, moe_rows, asked, moe::gelu_of, threads_);
   mix_experts(attended.h1);
   if (!call_.backward()) return std::move(result_);
 
   const auto& specs = fractus::block_core::contract().inputs;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const Array* input = call_.find(specs[i].name);
-    result_.gradients.push_back(input != nullptr && specs[i].differentiable
+    const bool of_expert = specs[i].name.starts_with("moe.");
+    result_.gradients.push_back(input != nullptr && specs[i].differentiable && !of_expert
                                     ? std::optional(blank<judged>("d" + specs[i].name, input->shape))
                                     : std::nullopt);
   }
@@ -449,29 +472,28 @@ Expected Evaluation<judged>::run() {
     by_token[n] = chosen(sequences_[n / call_.T]);
     shares[n] = sequences_[n / call_.T].weights;
   }
-  const auto find_gradient = [&](const std::string& name) {
-    return call_.find("moe." + name) == nullptr ? nullptr : &gradient("moe." + name);
-  };
-  const ExpertGradientTensors to{find_gradient("w1"),     find_gradient("w2"),     find_gradient("U1"),
-                                 find_gradient("V1"),     find_gradient("U2"),     find_gradient("V2"),
-                                 find_gradient("scale1"), find_gradient("scale2"), find_gradient("b1"),
-                                 find_gradient("b2")};
+  moe::ParameterGradients<judged> of_experts(parameters_);
   const moe::Pulled<R> pulled =
       moe::pull_back(experts, *passes_, by_token, shares, dense<judged>(g, call_.d), call_.d, threads_,
-                     [&](std::size_t e, const moe::ExpertGradients<R>& gradients) { put_expert(gradients, to, e); });
+                     [&](std::size_t e, const moe::ExpertGradients<R>& gradients) { of_experts.store(e, gradients); });
   passes_.reset();
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].name.starts_with("moe.") && call_.find(specs[i].name) != nullptr) {
+      result_.gradients[i] = of_experts.take(specs[i].name.substr(4));
+      result_.gradients[i]->name = "d" + specs[i].name;
+    }
   for (std::size_t n = 0; n < N; ++n) add(g[n], norm_moe.pull_back(n, pulled.x.row(n)));
 
-  // Through the route to the oscillators of the last token. The path hangs on few numbers, the cotangents of the weights
-  // and of the mean angle, which carry the errors of all experts; so what these are multiplied by is computed, and
-  // closed, by itself: |c' f' - c f| <= |c' - c| |f| + |c'| |f' - f|.
+  // Through the route to the oscillators of the last token. The path hangs on few numbers, the cotangents of the
+  // weights and of the mean angle, which carry the errors of all experts; so what these are multiplied by is computed,
+  // and closed, by itself: |c' f' - c f| <= |c' - c| |f| + |c'| |f' - f|.
   const kuramoto::Network<R> network = this->network();
   Row<R> domega(call_.P), dlambda(network.lambda.size());
   Matrix<R> dU = zero_matrix<R>(call_.P, network.lambda.size());
   bool lost = false;
   for (std::size_t b = 0; b < call_.B; ++b) {
     const Sequence& sequence = sequences_[b];
-    lost = lost || sequence.lost || sequence.branches.empty();
+    lost = lost || sequence.lost || sequence.open || sequence.branches.empty();
     if (lost) break;
     const std::vector<std::size_t> selection = chosen(sequence);
     const R tokens(static_cast<double>(call_.T));
@@ -481,8 +503,8 @@ Expected Evaluation<judged>::run() {
       may_add(of_gates.back(), call_.T);
     }
     const MeanAngle<judged> mean = mean_angle_of(sequence.route.phases);
-    const RouteSlopes<judged> slopes = route_slopes(sequence.route, mean.value, call_.need("expert_phases").values,
-                                                    steepness_, selection, of_gates);
+    const RouteSlopes<judged> slopes =
+        route_slopes(sequence.route, mean.value, call_.need("expert_phases").values, steepness_, selection, of_gates);
     R c = slopes.gates;
     for (std::size_t s = 0; s < selection.size(); ++s) {
       R of_weight;
@@ -510,7 +532,8 @@ Expected Evaluation<judged>::run() {
   }
   if (lost) {
     for (auto& tensor : result_.gradients)
-      if (tensor) std::fill(tensor->tolerance.begin(), tensor->tolerance.end(), std::numeric_limits<double>::infinity());
+      if (tensor)
+        std::fill(tensor->tolerance.begin(), tensor->tolerance.end(), std::numeric_limits<double>::infinity());
     return std::move(result_);
   }
 

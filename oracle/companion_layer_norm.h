@@ -74,8 +74,8 @@ Normed<Companion<judged>> layer_norm(const Row<Companion<judged>>& x, const Row<
   }
   const double V_double = static_cast<double>(V), r_double = static_cast<double>(r);
   const double inherited_share = layer_norm_detail::share_of_root(V_double, moved * (1 + 0x1p-30));
-  const double share =
-      layer_norm_detail::share_of_root(V_double, (moved + rounded_square + 2 * u * static_cast<double>(eps)) * (1 + 0x1p-30));
+  const double share = layer_norm_detail::share_of_root(
+      V_double, (moved + rounded_square + 2 * u * static_cast<double>(eps)) * (1 + 0x1p-30));
   const bool bounded = share < 1;
   const double rounding = gamma<judged>(reciprocal_root_roundings), after = gamma<judged>(normed_roundings);
   // |r'/r - 1| of the kernel's r' against the true one, and against that of its own x.
@@ -93,14 +93,15 @@ Normed<Companion<judged>> layer_norm(const Row<Companion<judged>>& x, const Row<
     const double most_c = magnitude(c[i]) + delta[i] + mean_delta;
     // of x_hat: c's error times r', and c times r's.
     const double c_error = delta[i] + mean_delta + own[i];
-    const double hat_error = r_double * (c_error * (1 + of_r) + magnitude(c[i]) * of_r +
-                                         after * (magnitude(c[i]) + c_error) * (1 + of_r)) + floor;
+    const double hat_error =
+        r_double * (c_error * (1 + of_r) + magnitude(c[i]) * of_r + after * (magnitude(c[i]) + c_error) * (1 + of_r)) +
+        floor;
     const Base<judged> hat = c[i] * r, w = weight.v[i], y = hat * w + bias.v[i];
     const double w_abs = magnitude(w);
     // The last sum, and the product where a kernel multiplies w by r first.
-    const double fresh = w_abs * r_double * (own[i] * (1 + of_r) + most_c * of_own_r +
-                                             after * (most_c + own[i]) * (1 + of_r)) +
-                         floor * (1 + w_abs);
+    const double fresh =
+        w_abs * r_double * (own[i] * (1 + of_r) + most_c * of_own_r + after * (most_c + own[i]) * (1 + of_r)) +
+        floor * (1 + w_abs);
     const double last = u * (magnitude(hat * w) + magnitude(bias.v[i]) + w_abs * hat_error);
     const auto closed = [&](Base<judged> v, double e) {
       const double m = magnitude(v);

@@ -22,8 +22,8 @@ Feature<R> feature(const R& x) {
 // moves by at most its slope, the slope by at most its own, over the interval; either is exp at the interval's upper
 // end, and at most 1.
 //
-// For x <= 0 a kernel may take (exp(x) - 1) + 1 or expm1(x) + 1: exp or expm1 to 2 units in the last place, of at most 1
-// together, a difference and a sum of at most 1 each. The slope may be exp(x) or the value itself.
+// For x <= 0 a kernel may take (exp(x) - 1) + 1 or expm1(x) + 1: exp or expm1 to 2 units in the last place, of at most
+// 1 together, a difference and a sum of at most 1 each. The slope may be exp(x) or the value itself.
 template <DType judged>
 Feature<Companion<judged>> feature(const Companion<judged>& x) {
   using R = Companion<judged>;

@@ -73,8 +73,7 @@ NormGradients<R> layer_norm_adjoint(const Normed<R>& normed, const Row<R>& weigh
   }
   may_add(result.weight, 2);
   const R beta = dot(a, normed.x_hat) / R(static_cast<int>(d));
-  for (std::size_t i = 0; i < d; ++i)
-    result.x.set(i, normed.reciprocal * (a.get(i) - normed.x_hat.get(i) * beta));
+  for (std::size_t i = 0; i < d; ++i) result.x.set(i, normed.reciprocal * (a.get(i) - normed.x_hat.get(i) * beta));
   const R mean_of_dc = mean(result.x);
   for (std::size_t i = 0; i < d; ++i) result.x.set(i, result.x.get(i) - mean_of_dc);
   may_add(result.x, layer_norm_further_roundings);

@@ -64,8 +64,8 @@ class Weights<Companion<judged>> {
                                   int threads) const {
     Dense<Companion<judged>> a(x.size(), transposed ? columns_ : rows_);
     for (std::size_t n = 0; n < x.size(); ++n) a.set_row(n, x[n]);
-    const Leaves<judged> b = transposed ? Leaves<judged>{transposed_.data(), columns_, rows_}
-                                        : Leaves<judged>{values_, rows_, columns_};
+    const Leaves<judged> b =
+        transposed ? Leaves<judged>{transposed_.data(), columns_, rows_} : Leaves<judged>{values_, rows_, columns_};
     const Stored<judged> product = times(a, b, additions(transposed) + further_additions, threads);
     Matrix<Companion<judged>> result;
     result.reserve(x.size());
