@@ -2,6 +2,9 @@
 
 namespace fractus {
 
+namespace block_core {
+const Driver& driver();
+}
 namespace cross_entropy {
 const Driver& driver();
 }
@@ -22,9 +25,9 @@ const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver(),    &moe_gate::driver(),
-                                              &kuramoto::driver(),         &moe::driver()};
+  static const std::vector<const Driver*> all{
+      &linear_attention::driver(), &cross_entropy::driver(), &sample_tokens::driver(), &moe_gate::driver(),
+      &kuramoto::driver(),         &moe::driver(),           &block_core::driver()};
   return all;
 }
 
