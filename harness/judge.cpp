@@ -58,6 +58,7 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   record.elements += outcome.elements;
   record.undecidable += outcome.undecidable;
   record.choices_in_doubt += outcome.choices_in_doubt;
+  record.choices_flipped += outcome.choices_flipped;
   record.flip_moves = std::max(record.flip_moves, outcome.flip_moves);
   record.bit_equal += outcome.bit_equal;
   if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);

@@ -54,10 +54,11 @@ struct Outcome {
   std::int64_t elements = 0;
   std::int64_t undecidable = 0;
   std::int64_t choices_in_doubt = 0;
-  double flip_moves = 0;         // oracle::Expected::flip_moves, the largest
-  std::int64_t bit_equal = 0;    // elements demanded, and found, equal to the last bit
-  std::optional<double> escape;  // Problem::escape, of what was found bit-equal
-  std::string note;              // a measured fact worth a line in the report
+  std::int64_t choices_flipped = 0;  // oracle::Expected::choices_flipped
+  double flip_moves = 0;             // oracle::Expected::flip_moves, the largest
+  std::int64_t bit_equal = 0;        // elements demanded, and found, equal to the last bit
+  std::optional<double> escape;      // Problem::escape, of what was found bit-equal
+  std::string note;                  // a measured fact worth a line in the report
 };
 
 // The case's fill; what its layouts make share memory has one value.

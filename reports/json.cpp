@@ -40,6 +40,7 @@ json to_json(const PropertyResult& p) {
          {"elements", p.elements},
          {"undecidable", p.undecidable},
          {"choices_in_doubt", p.choices_in_doubt},
+         {"choices_flipped", p.choices_flipped},
          {"flip_moves", number(p.flip_moves)},
          {"bit_equal", p.bit_equal},
          {"escape", p.escape},

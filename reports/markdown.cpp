@@ -55,7 +55,11 @@ void add_properties(std::string& page, const Result& result) {
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
     if (p.flip_moves > 0)
-      page += fmt::format(" A choice in doubt that goes the other way moves an output by up to {:.3g}.", p.flip_moves);
+      page += fmt::format(
+          " Of {} choices in doubt the form took {} otherwise than the definition; one that goes the other way moves "
+          "an "
+          "output by up to {:.3g}.",
+          p.choices_in_doubt, p.choices_flipped, p.flip_moves);
     if (p.escape > 0)
       page += fmt::format(
           " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with "

@@ -32,6 +32,7 @@ std::string ratio_text(const PropertyResult& p) {
 // How much hangs on them is measured, not assumed to be nothing.
 std::string in_doubt(const PropertyResult& p) {
   std::string text = fmt::format("{} choices in doubt", p.choices_in_doubt);
+  if (p.choices_flipped > 0) text += fmt::format(", {} of them taken otherwise", p.choices_flipped);
   if (p.flip_moves > 0) text += fmt::format(" (a flip moves an output by up to {:.2g})", p.flip_moves);
   return text;
 }
