@@ -67,6 +67,14 @@ Subject Attached::subject() {
       request.settings = plain.settings;
       return plain.call(request);
     };
+  subject.call_elsewhere = [this](const Call& request) -> Answer {
+    try {
+      Process process = workshop_.spawn_elsewhere(form_);
+      return call(process, request, limit(request));
+    } catch (const CandidateGone& error) {
+      return {.status = Status::crashed, .message = error.what()};
+    }
+  };
   subject.declared_elements = [this, settings = subject.settings](const Dims& dims) {
     return workshop_.extra_elements(form_.kernel, form_.name, dims, settings);
   };

@@ -66,6 +66,12 @@ std::vector<Violation> violations() {
   return {
       {.name = "target_V", .text = "a target of V", .spoiled = target(vocabulary)},
       {.name = "target_minus_1", .text = "a target of -1", .spoiled = target([](const Problem&) { return -1.0; })},
+      {.name = "target_minus_101", .text = "a target of -101", .spoiled = target([](const Problem&) {
+                                                                 return -101.0;
+                                                               })},
+      {.name = "target_far_below", .text = "a target of -2^40", .spoiled = target([](const Problem&) {
+                                                                  return -0x1p40;
+                                                                })},
       {.name = "target_huge", .text = "a target of 2^40", .spoiled = target([](const Problem&) { return 0x1p40; })},
       {.name = "target_ignored",
        .text = "a target of -100",

@@ -27,6 +27,7 @@ struct Subject {
   bool bit_equal_neighbours = false;
   std::function<Answer(const Call&)> call;  // in the process that has served all earlier calls
   std::function<std::vector<Answer>(const std::vector<Call>&)> call_fresh;  // all in one process that is theirs alone
+  std::function<Answer(const Call&)> call_elsewhere;  // where its code has been loaded anew, as in another training run
   // All forwards, then all backwards, the last call's first or in order; results are read when all have run.
   std::function<std::vector<Answer>(const std::vector<Call>&, bool last_first)> call_together;
   // The same call of the form that this one runs again in its backward (Declarations::recomputes); empty: none.
