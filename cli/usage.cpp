@@ -228,6 +228,11 @@ Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& 
     if (form.role != "wrong") right.push_back(form.name);
     if (form.name == name) matches.push_back(&form), kernels.insert(form.kernel);
   }
+  const auto elsewhere = std::find_if(workshop.forms().begin(), workshop.forms().end(),
+                                      [&](const FormInfo& form) { return form.name == name; });
+  if (matches.empty() && elsewhere != workshop.forms().end())
+    throw UsageError(
+        fmt::format("{} '{}' is a form of {}, and --kernel says {}", role, name, elsewhere->kernel, kernel));
   if (matches.empty()) unknown(role, name, nearest(name, known).empty() ? right : known);
   if (kernels.size() > 1)
     throw UsageError(

@@ -62,7 +62,7 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   record.flip_moves = std::max(record.flip_moves, outcome.flip_moves);
   record.bit_equal += outcome.bit_equal;
   if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
-  if (!outcome.note.empty()) record.notes.push_back(outcome.note);
+  if (!outcome.note.empty() && !contains(record.notes, outcome.note)) record.notes.push_back(outcome.note);
   if (!outcome.finding)
     add_ratios(record.worst_ratio, expectation.of().dtype, outcome);
   else if (contains(waived, outcome.finding->waiver))
