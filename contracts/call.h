@@ -18,14 +18,14 @@ namespace fractus {
 // expanded, and the caller sees to it. A tensor with too few dimensions for a layout is contiguous.
 enum class Layout {
   contiguous,
-  offset,        // contiguous, one element behind the border that whole vectors are aligned to
-  transposed,    // the two outermost dimensions change places in memory: x.transpose(0, 1).contiguous() and back
-  column_major,  // the two innermost ones do
-  sliced,        // every second element of the innermost dimension of a wider, offset buffer
-  packed,        // the middle third of rows three times as wide, as q, k and v come from one projection
-  padded,        // rows that start where their memory does and end short of it, as a vocabulary's padded for its kernel
-  shared,        // the very memory of the input before it that has its shape, whose values it takes
-  expanded,      // outermost stride 0: one group's values for all groups
+  offset,           // contiguous, one element behind the border that whole vectors are aligned to
+  transposed,       // the two outermost dimensions change places in memory: x.transpose(0, 1).contiguous() and back
+  column_major,     // the two innermost ones do
+  sliced,           // every second element of the innermost dimension of a wider, offset buffer
+  packed,           // the middle third of rows three times as wide, as q, k and v come from one projection
+  padded,           // the first part of longer rows, from the buffer's start, as where a width is padded to a multiple
+  shared,           // the very memory of the input before it that has its shape, whose values it takes
+  expanded,         // outermost stride 0: one group's values for all groups
   expanded_middle,  // the second of three dimensions has stride 0: one token's values for all tokens
   expanded_inner,   // innermost stride 0
   broadcast,        // every stride 0: one number, which is what y.sum() sends back as the cotangent of y
