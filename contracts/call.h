@@ -23,6 +23,7 @@ enum class Layout {
   column_major,     // the two innermost ones do
   sliced,           // every second element of the innermost dimension of a wider, offset buffer
   packed,           // the middle third of rows three times as wide, as q, k and v come from one projection
+  padded,           // the first part of longer rows, from the buffer's start, as where a width is padded to a multiple
   shared,           // the very memory of the input before it that has its shape, whose values it takes
   expanded,         // outermost stride 0: one group's values for all groups
   expanded_middle,  // the second of three dimensions has stride 0: one token's values for all tokens
@@ -30,10 +31,10 @@ enum class Layout {
   broadcast,        // every stride 0: one number, which is what y.sum() sends back as the cotangent of y
 };
 
-inline constexpr Layout all_layouts[] = {Layout::contiguous,     Layout::offset,   Layout::transposed,
-                                         Layout::column_major,   Layout::sliced,   Layout::packed,
-                                         Layout::shared,         Layout::expanded, Layout::expanded_middle,
-                                         Layout::expanded_inner, Layout::broadcast};
+inline constexpr Layout all_layouts[] = {Layout::contiguous,      Layout::offset,         Layout::transposed,
+                                         Layout::column_major,    Layout::sliced,         Layout::packed,
+                                         Layout::padded,          Layout::shared,         Layout::expanded,
+                                         Layout::expanded_middle, Layout::expanded_inner, Layout::broadcast};
 
 std::string_view name(Layout layout);
 Layout layout_from(std::string_view text);  // throws std::invalid_argument

@@ -140,7 +140,7 @@ std::vector<Violation> violations() {
 }
 
 oracle::cross_entropy::Question question_of(const Problem& problem, DType dtype) {
-  return {.dtype = dtype, .inputs = problem.inputs, .cotangent = problem.cotangents.at(0)};
+  return {.dtype = dtype, .borrowed = &problem.inputs, .cotangent = problem.cotangents.at(0)};
 }
 
 oracle::Expected expected(const Problem& problem, DType dtype, const Judged& judged) {
