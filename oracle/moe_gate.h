@@ -114,13 +114,14 @@ std::vector<R> weights(const std::vector<R>& g, const std::vector<std::size_t>& 
   return shares(those, sum_of(those));
 }
 
-// E sum_e (sums_e / tokens - 1/E)^2, of the gates' sums over all tokens.
+// E sum_e (sums_e / tokens - 1/E)^2, of the gates' sums over all tokens. The difference is part of the definition:
+// where experts are used alike it is small and so is its square's error, which that of E sum mean^2 - 1 is not.
 template <class R>
 R balance(const std::vector<R>& sums, std::size_t tokens) {
   const R count(static_cast<double>(tokens)), experts(static_cast<int>(sums.size()));
   R total(0);
   for (const R& sum : sums) {
-    const R away = sum / count - R(1) / experts;
+    const R away = computed(sum / count - R(1) / experts);
     total = total + away * away;
   }
   return experts * total;
