@@ -58,13 +58,6 @@ inline std::vector<std::vector<std::size_t>> all_selections(const moe_gate::Sele
   return found;
 }
 
-// kappa / temperature, which a kernel may have from up to three numbers of its own type.
-template <DType judged>
-Companion<judged> steepness_of(double kappa, double temperature) {
-  const Base<judged> v = static_cast<Base<judged>>(kappa) / static_cast<Base<judged>>(temperature);
-  return {v, magnitude(v), 3, 0, magnitude(v)};
-}
-
 template <DType judged>
 Route<judged> routed(std::vector<Companion<judged>> phases, const std::vector<double>& mu,
                      const Companion<judged>& steepness, std::size_t top_k) {
