@@ -23,12 +23,6 @@ inline constexpr double rotated_roundings = 2 * trigonometric_roundings + 2;
 // The base's own value of a derivative, on top of what the interval adds.
 inline constexpr double slope_slack = 0x1p-40;
 
-// x as a number of the kernel's own: what is made of it knows its error, and not the sums behind it.
-template <DType judged>
-Companion<judged> computed(const Companion<judged>& x) {
-  return {x.v, magnitude(x.v), 0, error(x), std::max(magnitude(x.v), 1.0)};
-}
-
 // f with |f(x) - f(v)| <= moved. A result below the normal range may be flushed to 0.
 template <DType judged>
 Companion<judged> stepped(Base<judged> v, double roundings, double moved) {
