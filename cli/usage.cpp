@@ -85,11 +85,9 @@ const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec
   }
   const Driver* found = nullptr;
   for (const Driver* driver : drivers()) {
-    const auto has = [&](const auto& argument) { return contains(parameters, argument.name); };
-    const Contract& contract = *driver->contract;
-    if (!std::all_of(contract.inputs.begin(), contract.inputs.end(), has) ||
-        !std::all_of(contract.scalars.begin(), contract.scalars.end(), has))
-      continue;
+    const std::vector<std::string> wanted = argument_names(*driver->contract);
+    const auto has = [&](const std::string& argument) { return contains(parameters, argument); };
+    if (!std::all_of(wanted.begin(), wanted.end(), has)) continue;
     if (found != nullptr) return nullptr;
     found = driver;
   }

@@ -97,7 +97,8 @@ void require_presence(const char* field, const std::vector<std::optional<Array>>
                       const std::vector<TensorSpec>& specs, const char* named, const std::vector<std::string>& names,
                       bool present_where_named) {
   for (std::size_t i = 0; i < specs.size(); ++i)
-    if (arrays[i].has_value() != (contains(names, specs[i].name) == present_where_named))
+    if ((specs[i].optional || !may_be_absent(specs[i])) &&
+        arrays[i].has_value() != (contains(names, specs[i].name) == present_where_named))
       throw std::invalid_argument(fmt::format("field '{}': {} is {}, and '{}' in 'case' says the opposite", field,
                                               specs[i].name, arrays[i] ? "given" : "null", named));
 }
@@ -131,7 +132,7 @@ void require_sound(const Case& c, const Contract& contract) {
                                               fmt::join(contract.dim_symbols, ", "), symbol));
   for (const TensorSpec& spec : contract.inputs) {
     double elements = 1;  // as a double, since hostile extents overflow an integer
-    for (const std::string& symbol : spec.dims) elements *= static_cast<double>(c.dims.at(symbol));
+    for (const std::string& symbol : spec.dims) elements *= static_cast<double>(extent_of(symbol, c.dims));
     if (elements > most_elements)
       throw std::invalid_argument(fmt::format("field 'dims': {} would have {:.3g} elements; wanted at most {:.0g}",
                                               spec.name, elements, most_elements));
@@ -145,7 +146,8 @@ void require_sound(const Case& c, const Contract& contract) {
       "frozen", c.frozen, contract.inputs, [](const TensorSpec& spec) { return spec.differentiable; },
       "differentiable inputs");
   require_names(
-      "cotangents", c.cotangents, contract.outputs, [](const TensorSpec&) { return true; }, "outputs");
+      "cotangents", c.cotangents, contract.outputs, [](const TensorSpec& spec) { return spec.differentiable; },
+      "differentiable outputs");
   const std::vector<std::string>& fills = find_driver(contract.kernel)->fills;
   if (!contains(fills, c.fill))
     throw std::invalid_argument(
@@ -231,9 +233,11 @@ Fixture read_fixture(const std::filesystem::path& file) {
       require_scalars(problem.scalars, *contract);
       problem.cotangents = arrays_from(j, "cotangents", contract->outputs, fixture.c);
       for (std::size_t i = 0; i < problem.inputs.size(); ++i)
-        if (!problem.inputs[i] && !contract->inputs[i].optional)
-          throw std::invalid_argument(
-              fmt::format("field 'inputs': {} is null, and the contract needs it", contract->inputs[i].name));
+        if (!contract->inputs[i].optional &&
+            problem.inputs[i].has_value() != belongs(contract->inputs[i], fixture.c.dims))
+          throw std::invalid_argument(fmt::format(
+              "field 'inputs': {} is {}", contract->inputs[i].name,
+              problem.inputs[i] ? "given, and these extents ask for none" : "null, and the contract needs it"));
       require_presence("inputs", problem.inputs, contract->inputs, "absent", fixture.c.absent, false);
       require_presence("cotangents", problem.cotangents, contract->outputs, "cotangents", fixture.c.cotangents, true);
       fixture.problem = std::move(problem);

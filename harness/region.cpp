@@ -14,6 +14,9 @@ namespace {
 using protocol::Mapping;
 using protocol::Placement;
 
+// What is no whole number from 0 on stands in calls that are to be refused: their outputs have no place.
+std::int64_t whole_from(double value) { return value >= 0 && value <= 0x1p31 ? static_cast<std::int64_t>(value) : 0; }
+
 // The call's extents by symbol, checked against every tensor.
 Dims extents(const Contract& contract, const Call& call) {
   if (call.inputs.size() != contract.inputs.size())
@@ -23,21 +26,28 @@ Dims extents(const Contract& contract, const Call& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorSpec& spec = contract.inputs[i];
     if (!call.inputs[i]) {
-      if (spec.optional) continue;
+      if (may_be_absent(spec)) continue;
       throw std::invalid_argument(fmt::format("{}: {} is missing", contract.kernel, spec.name));
     }
     const Shape& shape = call.inputs[i]->shape;
     bool fits = shape.size() == spec.dims.size() && (call.inputs[i]->dtype == DType::int64) == spec.dtype.has_value();
-    for (std::size_t d = 0; fits && d < shape.size(); ++d)
-      fits = dims.emplace(spec.dims[d], shape[d]).first->second == shape[d];
+    for (std::size_t d = 0; fits && d < shape.size(); ++d) fits = agrees(spec.dims[d], shape[d], dims);
     if (!fits || static_cast<std::int64_t>(call.inputs[i]->values.size()) != element_count(shape))
       throw std::invalid_argument(fmt::format("{}: {}: wanted ({}), got {} with {} values", contract.kernel, spec.name,
                                               fmt::join(spec.dims, ", "), to_string(shape),
                                               call.inputs[i]->values.size()));
   }
-  for (const ScalarSpec& scalar : contract.scalars)
+  settle_sets(contract, dims);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i)
+    if (!contract.inputs[i].optional && call.inputs[i].has_value() != belongs(contract.inputs[i], dims))
+      throw std::invalid_argument(fmt::format("{}: {} is {}", contract.kernel, contract.inputs[i].name,
+                                              call.inputs[i] ? "given beside what stands for it" : "missing"));
+  for (const ScalarSpec& scalar : contract.scalars) {
     if (!call.scalars.contains(scalar.name))
       throw std::invalid_argument(fmt::format("{}: {} is missing", contract.kernel, scalar.name));
+    // One that is an extent of an output, top_k, says how large that one is.
+    if (scalar.whole) dims.emplace(scalar.name, whole_from(call.scalars.at(scalar.name)));
+  }
   return dims;
 }
 

@@ -106,7 +106,7 @@ struct Evaluation {
     result.outputs = {blank<judged>("out", call.h->shape), blank<judged>("lb", {})};
   }
 
-  double steepness() const { return question.kappa / question.temperature; }
+  R steepness() const { return moe_gate::steepness_of<R>(question.kappa, question.temperature); }
   Experts<R> experts() const {
     return [this](std::size_t e) { return expert<judged>(call.parameters, e); };
   }

@@ -63,7 +63,7 @@ std::vector<R> numbers(const double* values, std::size_t count) {
 
 template <class R>
 R steepness(const Question& question) {
-  return rounded_constant<R>(question.kappa / question.temperature);
+  return steepness_of<R>(question.kappa, question.temperature);
 }
 
 // Which way a sum in doubt went, by the form's own gates: equal shares, unless what the sum divides would look the

@@ -38,12 +38,13 @@ void may_be_in_logs(std::vector<Taped<R>>& l) {
   for (std::size_t e = 0; e < l.size(); ++e) l[e].value = values[e];
 }
 
-// A constant that a kernel has from up to three numbers of its own type: kappa / temperature.
+// kappa / temperature, which a kernel has from up to three numbers of its own type. The quotient is R's own: double's
+// would be off by more than what a wider base takes as known.
 template <class R>
-R rounded_constant(double x) {
-  R constant(x);
-  may_add(constant, 3);
-  return constant;
+R steepness_of(double kappa, double temperature) {
+  R quotient = R(kappa) / R(temperature);
+  may_add(quotient, 1);
+  return quotient;
 }
 
 // The circular mean of a token's phases, on the circle.
@@ -114,13 +115,14 @@ std::vector<R> weights(const std::vector<R>& g, const std::vector<std::size_t>& 
   return shares(those, sum_of(those));
 }
 
-// E sum_e (sums_e / tokens - 1/E)^2, of the gates' sums over all tokens.
+// E sum_e (sums_e / tokens - 1/E)^2, of the gates' sums over all tokens. The difference is part of the definition:
+// where experts are used alike it is small and so is its square's error, which that of E sum mean^2 - 1 is not.
 template <class R>
 R balance(const std::vector<R>& sums, std::size_t tokens) {
   const R count(static_cast<double>(tokens)), experts(static_cast<int>(sums.size()));
   R total(0);
   for (const R& sum : sums) {
-    const R away = sum / count - R(1) / experts;
+    const R away = computed(sum / count - R(1) / experts);
     total = total + away * away;
   }
   return experts * total;

@@ -29,8 +29,8 @@ struct Question {
 // has no bound on topk_idx and gradients, its weights may be anything from 0 to 1, and all others have them in the
 // definition's order.
 //
-// Where sum sin and sum cos may both be 0, gates and weights may be anything from 0 to 1, any selection is right, and the
-// gradient has no value: it is NaN, and a form's may be. choices_in_doubt counts tokens.
+// Where sum sin and sum cos may both be 0, gates and weights may be anything from 0 to 1, any selection is right, and
+// the gradient has no value: it is NaN, and a form's may be. choices_in_doubt counts tokens.
 //
 // Throws std::invalid_argument for an empty tensor, shapes that do not fit each other or a top_k outside of [1, E].
 // Time: 25 ms of processor time at B 1, T 128, P 16, E 128 in float32, gradients included.

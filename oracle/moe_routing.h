@@ -59,12 +59,12 @@ inline std::vector<std::vector<std::size_t>> all_selections(const moe_gate::Sele
 }
 
 template <DType judged>
-Route<judged> routed(std::vector<Companion<judged>> phases, const std::vector<double>& mu, double steepness,
-                     std::size_t top_k) {
+Route<judged> routed(std::vector<Companion<judged>> phases, const std::vector<double>& mu,
+                     const Companion<judged>& steepness, std::size_t top_k) {
   using R = Companion<judged>;
   const std::vector<R> angles(mu.begin(), mu.end());
   const R theta = moe_gate::mean_angle(phases);
-  const std::vector<R> l = moe_gate::exponents(theta, angles, moe_gate::rounded_constant<R>(steepness));
+  const std::vector<R> l = moe_gate::exponents(theta, angles, steepness);
   Route<judged> route;
   route.phases = std::move(phases);
   route.theta_known = theta.e < unbounded;
@@ -83,8 +83,8 @@ Route<judged> routed(std::vector<Companion<judged>> phases, const std::vector<do
 
 // The cotangents of the phases, given those of the gates and of the weights of the chosen.
 template <DType judged>
-Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vector<double>& mu, double steepness,
-                                      const std::vector<std::size_t>& chosen,
+Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vector<double>& mu,
+                                      const Companion<judged>& steepness, const std::vector<std::size_t>& chosen,
                                       const std::vector<Companion<judged>>& of_gates,
                                       const std::vector<Companion<judged>>& of_weights) {
   using R = Companion<judged>;
@@ -94,8 +94,7 @@ Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vec
   std::vector<X> phases, angles;
   for (const R& phase : route.phases) phases.push_back(X::leaf(phase));
   for (const double angle : mu) angles.push_back(X(R(angle)));
-  const std::vector<X> l =
-      moe_gate::exponents(moe_gate::mean_angle(phases), angles, X(moe_gate::rounded_constant<R>(steepness)));
+  const std::vector<X> l = moe_gate::exponents(moe_gate::mean_angle(phases), angles, X(steepness));
   const std::vector<X> g = moe_gate::exponentials(l);
   const std::vector<X> gates = moe_gate::gates(g, moe_gate::sum_of(g), route.taken),
                        weights = moe_gate::weights(g, chosen, route.taken);

@@ -13,6 +13,10 @@ Taped<R> taped(const R& value, const Taped<R>& a, const R& derivative) {
 }
 
 template <class R>
+Taped<R> computed(const Taped<R>& a) {
+  return {computed(a.value), a.node};
+}
+template <class R>
 Taped<R> exp(const Taped<R>& a) {
   const R value = exp_of(a.value);
   return taped(value, a, value);

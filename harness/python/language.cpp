@@ -80,30 +80,46 @@ Tensors outputs_from(const py::object& result, const Contract& contract) {
   return outputs;
 }
 
+// A divisor of 0 stands in calls that are to be refused.
+std::int64_t told_by(const Told& told, const Dims& dims) {
+  const std::int64_t over = told.over.empty() ? 1 : dims.at(told.over);
+  return over == 0 ? 0 : dims.at(told.extent) / over;
+}
+
+// The arguments by name. What belongs to a group stands in a dict of the group's name, without what is absent.
+py::dict arguments_of(const Contract& contract, const Tensors& inputs, const Scalars& scalars) {
+  py::dict by_name;
+  const auto put = [&](const std::string& group, const std::string& name, const py::object& value) {
+    if (group.empty()) return void(by_name[name.c_str()] = value);
+    if (!by_name.contains(group.c_str())) by_name[group.c_str()] = py::dict();
+    by_name[group.c_str()][name.c_str()] = value;
+  };
+  for (std::size_t i = 0; i < contract.inputs.size(); ++i) {
+    const TensorSpec& input = contract.inputs[i];
+    if (inputs[i].defined())
+      put(input.group, input.name, py::reinterpret_steal<py::object>(THPVariable_Wrap(inputs[i])));
+    else if (input.group.empty())
+      put("", input.name, py::none());
+  }
+  for (const ScalarSpec& scalar : contract.scalars) {
+    const double value = scalars.at(scalar.name);
+    put(scalar.group, scalar.name,
+        scalar.whole ? py::object(py::int_(static_cast<std::int64_t>(value))) : py::object(py::float_(value)));
+  }
+  if (contract.told.empty()) return by_name;
+  const Dims dims = dims_of(contract, inputs, scalars);
+  for (const Told& told : contract.told) put(told.group, told.name, py::int_(told_by(told, dims)));
+  return by_name;
+}
+
 Form load(const std::string& path, const std::string& name, const Contract& contract) {
   return in_python([&] {
-    std::vector<std::string> arguments;
-    for (const TensorSpec& input : contract.inputs) arguments.push_back(input.name);
-    const std::size_t tensors = arguments.size();
-    for (const ScalarSpec& scalar : contract.scalars) arguments.push_back(scalar.name);
-    const auto loaded = py::tuple(support().attr("load")(path, name, arguments));
+    const auto loaded = py::tuple(support().attr("load")(path, name, argument_names(contract)));
     auto* const function = new py::object(loaded[0]);  // kept: what destroys the form holds no lock
     Form form;
     form.summary = loaded[1].cast<std::string>();
-    form.run = [function, arguments, tensors, &contract](const Tensors& inputs, const Scalars& scalars,
-                                                         const Settings&) {
-      return in_python([&] {
-        py::dict by_name;
-        for (const ScalarSpec& scalar : contract.scalars) {
-          const double value = scalars.at(scalar.name);
-          by_name[scalar.name.c_str()] =
-              scalar.whole ? py::object(py::int_(static_cast<std::int64_t>(value))) : py::object(py::float_(value));
-        }
-        for (std::size_t i = 0; i < tensors; ++i)
-          by_name[arguments[i].c_str()] =
-              inputs[i].defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(inputs[i])) : py::none();
-        return outputs_from((*function)(**by_name), contract);
-      });
+    form.run = [function, &contract](const Tensors& inputs, const Scalars& scalars, const Settings&) {
+      return in_python([&] { return outputs_from((*function)(**arguments_of(contract, inputs, scalars)), contract); });
     };
     form.settle = [] { return in_python([] { return support().attr("settle")().cast<std::vector<std::string>>(); }); };
     return form;

@@ -80,6 +80,7 @@ void check_inputs_untouched(const Problem& problem, const Tensors& before, Outco
 }
 
 void check_outputs(const Problem& problem, Outcome& outcome) {
+  const Contract& contract = *find_contract(problem.form->kernel);
   const std::vector<protocol::Placement>& wanted = problem.output_places;
   const Tensors& outputs = outcome.outputs;
   if (outputs.size() != wanted.size())
@@ -93,6 +94,11 @@ void check_outputs(const Problem& problem, Outcome& outcome) {
       continue;
     }
     outcome.usable[i] = true;
+    if (!contract.outputs[i].differentiable && outputs[i].requires_grad())
+      outcome.breaches.push_back(
+          {"attached", fmt::format("{}: wanted a detached tensor, got one that leads back to the inputs: a backward "
+                                   "through what becomes of it runs into this call",
+                                   wanted[i].name)});
     for (std::size_t j = 0; j < problem.inputs.size(); ++j) {
       if (!problem.inputs[j].defined() || !problem.input_places[j]) continue;
       const std::byte* base = problem.memory->data() + problem.input_places[j]->base;

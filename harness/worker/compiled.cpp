@@ -27,14 +27,16 @@ struct Wanted {
   const ScalarSpec* scalar = nullptr;
 
   std::string spelled() const {
-    const char* type = tensor != nullptr ? tensor->optional ? "Tensor?" : "Tensor" : scalar->whole ? "int" : "float";
+    const char* type = tensor != nullptr ? may_be_absent(*tensor) ? "Tensor?" : "Tensor"
+                       : scalar->whole   ? "int"
+                                         : "float";
     return fmt::format("{} {}", type, name);
   }
   bool fits(const c10::Type& type) const {
     if (scalar != nullptr)
       return (scalar->whole ? c10::IntType::get() : c10::TypePtr(c10::FloatType::get()))->isSubtypeOf(type);
-    return tensor->optional ? type.isSubtypeOf(*c10::OptionalType::ofTensor())
-                            : c10::TensorType::get()->isSubtypeOf(type);
+    return may_be_absent(*tensor) ? type.isSubtypeOf(*c10::OptionalType::ofTensor())
+                                  : c10::TensorType::get()->isSubtypeOf(type);
   }
 };
 
@@ -85,7 +87,7 @@ Arguments::Arguments(const FunctionSchema& schema, const Contract& contract, std
     const auto& argument = arguments[place[i]];
     if (!wanted[i].fits(*argument.type()))
       throw misfit(fmt::format("{} is a {}", argument.name(), argument.type()->str()));
-    if (wanted[i].tensor != nullptr && wanted[i].tensor->optional &&
+    if (wanted[i].tensor != nullptr && may_be_absent(*wanted[i].tensor) &&
         argument.type()->kind() == c10::TypeKind::TensorType)
       throw misfit(fmt::format("{} may be absent, and the schema says Tensor", argument.name()));
     place[i] -= self;

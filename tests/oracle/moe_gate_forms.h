@@ -215,7 +215,7 @@ class Gate {
       for (std::size_t t = 0; t < tokens_; ++t)
         column.push_back(form_.fault == Fault::lb_detached ? N(gates_[t * E_ + e].value) : gates_[t * E_ + e]);
       const N away =
-          summed(column, form_.sum) / N(R(static_cast<double>(tokens_))) - N(R(1.0 / static_cast<double>(E_)));
+          summed(column, form_.sum) / N(R(static_cast<double>(tokens_))) - N(R(1) / R(static_cast<double>(E_)));
       squares.push_back(away * away);
     }
     const N sum = summed(squares, form_.sum);

@@ -168,7 +168,7 @@ Ranked ranked(std::uint64_t seed) {
     true_phases.emplace_back(q.inputs[0]->values[p]);
   }
   for (const double one : q.inputs[1]->values) mu.emplace_back(one);
-  Ranked result{exponents(mean_angle(phases), mu, rounded_constant<R>(q.kappa / q.temperature)), {}, q.top_k};
+  Ranked result{exponents(mean_angle(phases), mu, steepness_of<R>(q.kappa, q.temperature)), {}, q.top_k};
   const Float50 theta = mean_angle(true_phases);
   for (const double one : q.inputs[1]->values)
     result.truth.push_back(Float50(q.kappa / q.temperature) * cos(Float50(theta - Float50(one))));
