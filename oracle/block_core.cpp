@@ -208,7 +208,7 @@ class Evaluation {
       : call_(question),
         parameters_(moe::parameters_of(question.inputs, "moe.")),
         threads_(question.threads),
-        steepness_(call_.scalar("kappa") / call_.scalar("temperature")) {
+        steepness_(moe_gate::steepness_of<R>(call_.scalar("kappa"), call_.scalar("temperature"))) {
     if (moe::extents_of(parameters_).E != call_.E || moe::extents_of(parameters_).d != call_.d)
       throw std::invalid_argument("block_core: the experts' tensors do not fit h and expert_phases");
   }
@@ -248,7 +248,7 @@ class Evaluation {
   Call call_;
   moe::Parameters parameters_;
   int threads_;
-  double steepness_;
+  R steepness_;
   Expected result_;
   std::vector<Sequence> sequences_;
   std::vector<R> from_balance_;  // by expert: the cotangent of the sum of its gates

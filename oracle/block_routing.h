@@ -56,7 +56,7 @@ struct RouteSlopes {
 
 template <DType judged>
 RouteSlopes<judged> route_slopes(const moe::Route<judged>& route, const Companion<judged>& mean,
-                                 const std::vector<double>& mu, double steepness,
+                                 const std::vector<double>& mu, const Companion<judged>& steepness,
                                  const std::vector<std::size_t>& chosen,
                                  const std::vector<Companion<judged>>& of_gates) {
   using R = Companion<judged>;
@@ -66,8 +66,7 @@ RouteSlopes<judged> route_slopes(const moe::Route<judged>& route, const Companio
   const X theta = X::leaf(mean);
   std::vector<X> angles;
   for (const double angle : mu) angles.push_back(X(R(angle)));
-  const std::vector<X> g =
-      moe_gate::exponentials(moe_gate::exponents(theta, angles, X(moe_gate::rounded_constant<R>(steepness))));
+  const std::vector<X> g = moe_gate::exponentials(moe_gate::exponents(theta, angles, X(steepness, Tape<R>::constant)));
   const std::vector<X> gates = moe_gate::gates(g, moe_gate::sum_of(g), route.taken),
                        weights = moe_gate::weights(g, chosen, route.taken);
   const auto slope = [&](const std::vector<X>& of, const std::vector<R>& cotangents) {

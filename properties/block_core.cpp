@@ -168,7 +168,7 @@ const Driver& driver() {
       .growing_symbol = "T",
       .size_symbol = "d",
       .live = dims(training_run),
-      .live_slice = dims({.T = 3, .H = 20, .D = 64, .P = 16, .R = 8, .E = 5, .F = 48, .r = 4}),
+      .live_slice = dims({.T = 3, .H = 2, .D = 64, .P = 16, .R = 8, .E = 5, .F = 48, .r = 4}),
       // Its chunk and head, with as many heads.
       .live_groups =
           [](std::int64_t groups) {

@@ -243,8 +243,9 @@ void near_ties(Draft& x, Random& random) {
 using Filler = void (*)(Draft&, Random&);
 const std::vector<std::pair<std::string, Filler>>& fillers() {
   static const std::vector<std::pair<std::string, Filler>> all{
-      {"ordinary", ordinary},           {"small_rows", small_rows},
-      {"thin_weights", thin_weights},   {"fresh", fresh},
+      // First, since the training run's widths are tried on it alone.
+      {"thin_weights", thin_weights},   {"ordinary", ordinary},
+      {"small_rows", small_rows},       {"fresh", fresh},
       {"experts_alone", experts_alone}, {"attention_alone", attention_alone},
       {"offset_rows", offset_rows},     {"large_rows", large_rows},
       {"far_features", far_features},   {"beyond_exp", beyond_exp},
