@@ -14,7 +14,7 @@ namespace fractus::oracle {
 struct ExpectedTensor {
   std::string name;
   Shape shape;
-  std::vector<double> value;      // the true value, nearest double
+  std::vector<double> value;      // the true value, nearest double; NaN: there is none, and a form's may be NaN too
   std::vector<double> remainder;  // value + remainder is the true value; empty where the base was double itself
   std::vector<double> tolerance;  // infinity: no bound exists, the element is undecidable
 };
@@ -26,6 +26,8 @@ struct Expected {
   std::vector<std::optional<ExpectedTensor>> gradients;  // by input; absent where none was asked for
   bool shared_edge = false;  // the call holds a row at which the form in production is known to have NaN gradients
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
+  std::size_t choices_flipped = 0;   // of them, those where the judged form's own choice is not the definition's
+  double flip_moves = 0;             // the most by which an output moves where such a choice goes another way
 };
 
 enum class Verdict { equal, different, undecidable };

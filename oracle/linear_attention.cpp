@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "oracle/companion_expected.h"
 #include "oracle/companion_row.h"
 #include "oracle/lattice.h"
 #include "oracle/linear_attention_expected.h"
@@ -84,24 +85,9 @@ Branch settled_by(const Array* answered_y, std::size_t row, const Row<Companion<
   return zero_numerator ? Branch::either : Branch::cut;
 }
 
-ExpectedTensor blank(const std::string& name, Shape shape, bool with_remainder) {
-  const auto count = static_cast<std::size_t>(element_count(shape));
-  return {name, std::move(shape), std::vector<double>(count), std::vector<double>(with_remainder ? count : 0),
-          std::vector<double>(count)};
-}
-
 template <DType judged>
 void store(const Row<Companion<judged>>& row, ExpectedTensor& tensor, std::size_t first) {
-  for (std::size_t c = 0; c < row.size(); ++c) {
-    const Companion<judged> number = row.get(c);
-    const double value = static_cast<double>(number.v);
-    tensor.value[first + c] = value;
-    if (!tensor.remainder.empty())
-      tensor.remainder[first + c] = static_cast<double>(number.v - static_cast<Base<judged>>(value));
-    // m and e were themselves summed in double; a relative 2^-30 is far more than those roundings.
-    const double tolerance = error(number) * (1 + 0x1p-30);
-    tensor.tolerance[first + c] = tolerance < 1e100 ? tolerance : std::numeric_limits<double>::infinity();
-  }
+  for (std::size_t c = 0; c < row.size(); ++c) put(row.get(c), tensor, first + c);
 }
 
 template <DType judged>
@@ -129,18 +115,15 @@ Expected expected_in(const Question& question) {
   const auto [G, T, D] = extents_of(question);
   const Shape tokens = question.inputs[0]->shape;
   const Shape state{tokens[0], tokens[2], tokens[2]}, normaliser{tokens[0], tokens[2]};
-  constexpr bool wide = judged == DType::float64;
 
   Expected result;
   result.dtype = judged;
-  // error(x) is a sum of products of terms that grow at least linearly in u, so what the base's own roundings did to v
-  // is at most the same expression times u_base / u; doubled, for what that leaves out of second order.
-  result.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
-  result.outputs = {blank("y", tokens, wide), blank("S", state, wide), blank("z", normaliser, wide)};
+  result.radius_per_tolerance = base_radius<judged>;
+  result.outputs = {blank<judged>("y", tokens), blank<judged>("S", state), blank<judged>("z", normaliser)};
   const bool backward = any(question.cotangents);
   if (backward)
-    result.gradients = {blank("dq", tokens, wide), blank("dk", tokens, wide), blank("dv", tokens, wide),
-                        blank("dS0", state, wide), blank("dz0", normaliser, wide)};
+    result.gradients = {blank<judged>("dq", tokens), blank<judged>("dk", tokens), blank<judged>("dv", tokens),
+                        blank<judged>("dS0", state), blank<judged>("dz0", normaliser)};
 
   const auto leaves = same_leaf<R>([](double x) { return R(x); });
   std::atomic<std::size_t> in_doubt{0};

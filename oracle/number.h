@@ -1,7 +1,7 @@
 // What a definition asks of a number system beyond + - * /.
 //
 // A definition is written once, over a number type R. These overloads are its only questions to the number system:
-// where a constant comes from, on which side of a cut a denominator lies, and what exp and log mean.
+// where a constant comes from, on which side of a cut a denominator lies, and what exp, log, roots and angles mean.
 #pragma once
 
 #include <cmath>
@@ -74,6 +74,58 @@ template <class X>
 auto log_of(const X& x) {
   using std::log;
   return log(x);
+}
+
+// The same of the functions that are no exponentials.
+template <class X>
+X sqrt_of(const X& x) {
+  using std::sqrt;
+  return sqrt(x);
+}
+template <class X>
+X sin_of(const X& x) {
+  using std::sin;
+  return sin(x);
+}
+template <class X>
+X cos_of(const X& x) {
+  using std::cos;
+  return cos(x);
+}
+template <class X>
+X tanh_of(const X& x) {
+  using std::tanh;
+  return tanh(x);
+}
+
+// The angle of (x, y), known up to whole turns where a type carries an interval: only what has the period 2 pi may be
+// made of it.
+template <class X>
+X atan2_of(const X& y, const X& x) {
+  using std::atan2;
+  return atan2(y, x);
+}
+
+// Sine and cosine of a - b for two angles. A kernel may turn by the difference, or take the rotated product
+// cos a cos b + sin a sin b: the same function, but not the same roundings.
+template <class X>
+X sin_of_difference(const X& a, const X& b) {
+  return sin_of<X>(a - b);
+}
+template <class X>
+X cos_of_difference(const X& a, const X& b) {
+  return cos_of<X>(a - b);
+}
+
+// The derivatives of atan2(y, x).
+template <class X>
+struct AngleGradient {
+  X y, x;
+};
+template <class X>
+AngleGradient<X> angle_gradient(const X& y, const X& x) {
+  const X square = x * x + y * y;
+  return {x / square, -(y / square)};
 }
 
 }  // namespace fractus::oracle

@@ -51,8 +51,12 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
   double worst_different = -1;
   for (std::size_t i = 0; i < tensor.value.size(); ++i) {
     ++outcome.elements;
+    if (std::isnan(got[i]) && std::isnan(tensor.value[i])) {
+      ++outcome.undecidable;
+      continue;
+    }
     if (std::isnan(got[i])) {
-      // No bound excuses a NaN: the definition has none.
+      // No bound excuses a NaN where the definition has none.
       if (!outcome.finding)
         outcome.finding = element_finding("not-finite", tensor, expected.radius_per_tolerance, i, got[i]);
       continue;
@@ -77,6 +81,8 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
 Outcome outputs_against(const oracle::Expected& expected, const Answer& answer) {
   Outcome outcome;
   outcome.choices_in_doubt = static_cast<std::int64_t>(expected.choices_in_doubt);
+  outcome.choices_flipped = static_cast<std::int64_t>(expected.choices_flipped);
+  outcome.flip_moves = expected.flip_moves;
   for (std::size_t i = 0; i < expected.outputs.size(); ++i)
     compare_tensor(expected, expected.outputs[i], expected.outputs[i], answer.outputs[i].values, outcome);
   return outcome;
@@ -180,8 +186,10 @@ Outcome compare_outputs(Expectation& expectation, const Answer& answer) {
 Outcome compare(Expectation& expectation, const Answer& answer) {
   if (!expectation.driver().expected) return compare_draw(expectation, answer);
   const auto expected = expectation.expected(answer);
-  // Choices that the outputs have settled stay open for the gradients.
-  const auto open = expected->choices_in_doubt == 0 ? expected : expectation.either(answer.add_depth);
+  // Choices that the outputs have settled stay open for the gradients, unless it is the outputs that show them.
+  const Driver& driver = expectation.driver();
+  const bool settled = expected->choices_in_doubt == 0 || driver.choices_shown || driver.choices_settled;
+  const auto open = settled ? expected : expectation.either(answer.add_depth);
   Outcome outcome = outputs_against(*expected, answer);
   const Case& c = expectation.of();
   for (std::size_t i = 0; i < expected->gradients.size(); ++i) {
@@ -246,6 +254,8 @@ void merge(Outcome& a, Outcome b) {
   a.elements += b.elements;
   a.undecidable += b.undecidable;
   a.choices_in_doubt += b.choices_in_doubt;
+  a.choices_flipped += b.choices_flipped;
+  a.flip_moves = std::max(a.flip_moves, b.flip_moves);
   a.bit_equal += b.bit_equal;
   if (a.note.empty()) a.note = std::move(b.note);
 }

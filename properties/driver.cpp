@@ -2,10 +2,22 @@
 
 namespace fractus {
 
+namespace block_core {
+const Driver& driver();
+}
 namespace cross_entropy {
 const Driver& driver();
 }
+namespace kuramoto {
+const Driver& driver();
+}
 namespace linear_attention {
+const Driver& driver();
+}
+namespace moe {
+const Driver& driver();
+}
+namespace moe_gate {
 const Driver& driver();
 }
 namespace sample_tokens {
@@ -13,8 +25,9 @@ const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver()};
+  static const std::vector<const Driver*> all{
+      &linear_attention::driver(), &cross_entropy::driver(), &sample_tokens::driver(), &moe_gate::driver(),
+      &kuramoto::driver(),         &moe::driver(),           &block_core::driver()};
   return all;
 }
 

@@ -45,7 +45,10 @@ struct Violation {
   std::string text;  // what is wrong with the input: "a target of V"
   std::function<Problem(Problem, std::uint64_t seed)> spoiled;
   std::function<Problem(Problem)> same_as;  // of the spoiled one: a right answer is that of this problem; may be empty
-  bool may_be_nan = false;                  // a result that is NaN throughout hides nothing
+  // The definition's answer to that problem, in the shapes of the spoiled one; empty where they are the same.
+  std::function<oracle::Expected(oracle::Expected, const Problem& spoiled)> restored;
+  std::string allowed;      // what a form does that answers so: "left out of sum and mean"
+  bool may_be_nan = false;  // a result that is NaN throughout hides nothing
 };
 
 // Memory beside inputs and outputs that may not grow with one extent: from `few` of it to as many as a case has by no
@@ -76,11 +79,16 @@ struct Driver {
   std::string exact_fill, exact_backward_fill;  // lattices: outputs only, and gradients too
   std::vector<std::string> wide_fills;          // lattices in which one tensor fills the significand
   std::string choice_fill;                      // aims at the kernel's discrete choices; empty where it has none
-  std::string batch_symbol;                     // the extent whose entries know nothing of each other; may be empty
-  std::string sequence_symbol;                  // the extent that a carry splits, "T"; empty where nothing is carried
-  std::string growing_symbol;                   // the extent that changes from call to call in a training run
-  std::string size_symbol;                      // the extent that the bounds grow with; empty: none
-  std::vector<std::string> may_be_empty;        // extents that may be 0
+  // The outputs themselves show each choice, and the order of what was chosen, even where there is no doubt: what comes
+  // behind is that of the answer's own, gradients included.
+  bool choices_shown = false;
+  // The outputs settle those that are in doubt for what comes behind, gradients included, without showing them.
+  bool choices_settled = false;
+  std::string batch_symbol;               // the extent whose entries know nothing of each other; may be empty
+  std::string sequence_symbol;            // the extent that a carry splits, "T"; empty where nothing is carried
+  std::string growing_symbol;             // the extent that changes from call to call in a training run
+  std::string size_symbol;                // the extent that the bounds grow with; empty: none
+  std::vector<std::string> may_be_empty;  // extents that may be 0
   std::vector<std::pair<std::string, std::string>> carry;  // output -> input that continues it: S -> S0, z -> z0
   std::vector<std::string> along_sequence;                 // tensors that are split along it: q, k, v, y
   std::pair<std::string, std::string> tied;                // an input that may be rows of another one; or none
@@ -99,7 +107,7 @@ struct Driver {
   // The largest block of a form whose borders the shapes can surround; longer ones would take minutes.
   std::int64_t longest_block = 256;
   std::int64_t longest_wrong_block = 256;  // of a known-wrong form: more blocks fill the shapes where they are shorter
-  std::vector<Dims> recorded_with{{}};  // scalars that a golden record leaves open
+  std::vector<Dims> recorded_with{{}};     // scalars that a golden record leaves open
 
   // The extents that a plan must hold: ragged tails of the given block, 1, primes, large.
   std::function<std::vector<Dims>(std::int64_t block)> shapes;

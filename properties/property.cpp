@@ -82,8 +82,8 @@ std::shared_ptr<const oracle::Expected> Expectation::either(std::int64_t add_dep
 }
 
 std::shared_ptr<const oracle::Expected> Expectation::expected(const Answer& answer) {
-  auto found = either(answer.add_depth);
-  if (found->choices_in_doubt == 0) return found;
+  if (!driver_.choices_shown)
+    if (auto found = either(answer.add_depth); found->choices_in_doubt == 0) return found;
   return evaluated({.outputs = &answer.outputs, .add_depth = answer.add_depth, .threads = threads_});
 }
 
@@ -100,9 +100,10 @@ const oracle::Law& Expectation::law() {
 const std::vector<Property>& properties() {
   // In the order in which they run: those that aim come before those that search, so that most known-wrong forms are
   // caught, and cost nothing more, before the long ones begin.
-  static const std::vector<Property> all{
-      contract_property(), domain_property(),    exact_property(), choices_property(), repeat_property(),
-      rounding_property(), gradients_property(), carry_property(), memory_property(),  law_property()};
+  static const std::vector<Property> all{contract_property(), domain_property(),    exact_property(),
+                                         choices_property(),  repeat_property(),    recompute_property(),
+                                         rounding_property(), gradients_property(), carry_property(),
+                                         memory_property(),   law_property()};
   return all;
 }
 

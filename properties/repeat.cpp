@@ -18,12 +18,13 @@ constexpr const char* self = "repeat";
 // layers, microbatches: several calls run forward before the first runs backward, last first as the layers of a model
 // do or in order as microbatches may. A kernel that keeps what its backward needs, or its result, in one place for all
 // calls is right in each call alone.
-const std::vector<std::string> variants{"rerun", "after-others", "threads",      "neighbours",
-                                        "graph", "layers",       "microbatches", "no-grad"};
+const std::vector<std::string> variants{"rerun",  "after-others", "threads", "neighbours", "graph",
+                                        "layers", "microbatches", "no-grad", "elsewhere"};
 
 std::vector<std::string> variants_of(const Driver& driver) {
   std::vector<std::string> those = variants;
   if (driver.batch_symbol.empty()) std::erase(those, "neighbours");
+  if (!driver.law) std::erase(those, "elsewhere");  // what is no draw is held to its bound, wherever it runs
   return those;
 }
 
@@ -140,26 +141,34 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
   return outcome;
 }
 
-// One group of the batch alone: within its bound, and to the bit as in the batch where that is declared.
+// One group of the batch alone: within its bound, and to the bit as in the batch where that is declared. What all
+// groups share is as it was, and its gradient is another.
 Outcome judged_alone(Expectation& expectation, const Subject& subject, const Answer& batch, std::int64_t g) {
+  const Driver& driver = expectation.driver();
   Case c = expectation.of();
-  c.dims[expectation.driver().batch_symbol] = 1;
-  const auto alone = [&](auto list) {
-    for (auto& array : list)
-      if (array) array = slice(*array, 0, g, 1);
+  c.dims[driver.batch_symbol] = 1;
+  const auto of_groups = [&](const TensorSpec& spec) {
+    return !spec.dims.empty() && spec.dims.front() == driver.batch_symbol;
+  };
+  const auto alone = [&](std::vector<std::optional<Array>> list, const std::vector<TensorSpec>& specs) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i] && of_groups(specs[i])) list[i] = slice(*list[i], 0, g, 1);
     return list;
   };
   Problem problem = expectation.problem();
-  problem.inputs = alone(problem.inputs);
-  problem.cotangents = alone(problem.cotangents);
-  Expectation its(expectation.driver(), c, problem, expectation.threads());
-  const Answer answer = subject.call(call_of(its, subject));
+  problem.inputs = alone(problem.inputs, driver.contract->inputs);
+  problem.cotangents = alone(problem.cotangents, driver.contract->outputs);
+  Expectation its(driver, c, problem, expectation.threads());
+  Answer answer = subject.call(call_of(its, subject));
   if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   Outcome outcome = compare(its, answer);
   if (!outcome.finding && subject.bit_equal_neighbours) {
     Answer part = batch;
-    for (Array& output : part.outputs) output = slice(output, 0, g, 1);
-    part.gradients = alone(part.gradients);
+    for (std::size_t i = 0; i < part.outputs.size(); ++i)
+      part.outputs[i] = of_groups(driver.contract->outputs[i]) ? slice(part.outputs[i], 0, g, 1) : answer.outputs[i];
+    part.gradients = alone(part.gradients, driver.contract->inputs);
+    for (std::size_t i = 0; i < part.gradients.size(); ++i)
+      if (!of_groups(driver.contract->inputs[i])) part.gradients[i].reset(), answer.gradients[i].reset();
     outcome.finding = differ(part, answer, "a group in its batch and alone");
   }
   return outcome;
@@ -179,7 +188,14 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     if (!outcome.finding && bit_equal) outcome.finding = differ(first, second, what);
   };
 
-  if (variant == "rerun") {
+  if (variant == "elsewhere") {
+    // A run that is resumed, or another rank, loads the form anew and has the same seed.
+    const Answer there = subject.call_elsewhere(call);
+    if (auto finding = trouble(there)) return {.finding = std::move(finding)};
+    merge(outcome, compare(expectation, there));
+    if (!outcome.finding && subject.bit_equal_reruns)
+      outcome.finding = differ(first, there, "in two processes that have each loaded it");
+  } else if (variant == "rerun") {
     again(call, subject.bit_equal_reruns, "the same call twice");
   } else if (variant == "after-others") {
     merge(outcome, judged_other(expectation, subject, 0));
