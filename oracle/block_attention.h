@@ -246,4 +246,22 @@ AttentionGradients<R> attend_adjoint(const Heads& heads, const Matrix<R>& x, con
   return result;
 }
 
+// On Companions in block_attention.cpp.
+extern template Attended<Companion<DType::float32>> attend(const Heads&, const Matrix<Companion<DType::float32>>&,
+                                                           const Matrix<Companion<DType::float32>>&,
+                                                           const AttentionWeights<Companion<DType::float32>>&,
+                                                           const std::vector<Carry<Companion<DType::float32>>>&, int);
+extern template AttentionGradients<Companion<DType::float32>> attend_adjoint(
+    const Heads&, const Matrix<Companion<DType::float32>>&, const AttentionWeights<Companion<DType::float32>>&,
+    const std::vector<Carry<Companion<DType::float32>>>&, const Attended<Companion<DType::float32>>&,
+    const Matrix<Companion<DType::float32>>&, int);
+extern template Attended<Companion<DType::float64>> attend(const Heads&, const Matrix<Companion<DType::float64>>&,
+                                                           const Matrix<Companion<DType::float64>>&,
+                                                           const AttentionWeights<Companion<DType::float64>>&,
+                                                           const std::vector<Carry<Companion<DType::float64>>>&, int);
+extern template AttentionGradients<Companion<DType::float64>> attend_adjoint(
+    const Heads&, const Matrix<Companion<DType::float64>>&, const AttentionWeights<Companion<DType::float64>>&,
+    const std::vector<Carry<Companion<DType::float64>>>&, const Attended<Companion<DType::float64>>&,
+    const Matrix<Companion<DType::float64>>&, int);
+
 }  // namespace fractus::oracle::block_core
