@@ -84,6 +84,15 @@ Row<Companion<judged>> stored(const Row<Companion<judged>>& x) {
   return result;
 }
 
+// A kernel may come to x by way of these numbers, which then cancel: only a type that counts roundings cares.
+template <class R>
+void may_round_as(R&, const R& /*numbers*/) {}
+template <DType judged>
+void may_round_as(Companion<judged>& x, const Companion<judged>& numbers) {
+  x.m = std::max(x.m, numbers.m + numbers.e);
+  x.n = std::max(x.n, numbers.n);
+}
+
 // h + y, where y = x W + b has been computed: h may be what the product's accumulator starts from.
 template <class R>
 Matrix<R> residual(const Matrix<R>& h, const Matrix<R>& y, std::size_t additions) {
@@ -170,7 +179,8 @@ Attended<R> attend(const Heads& heads, const Matrix<R>& h, const Matrix<R>& x, c
     for (std::size_t l = 0; l < heads.L; ++l) add_product(mixed, result.mix.get(l), result.y[l][n]);
     result.mixed.push_back(mixed);
   }
-  result.h1 = residual(h, project(result.mixed, weights.out, weights.out_bias, threads), d);
+  result.h1 =
+      residual(h, project(result.mixed, weights.out, weights.out_bias, threads), weights.out.additions(false) + 1);
   return result;
 }
 
@@ -185,15 +195,20 @@ AttentionGradients<R> attend_adjoint(const Heads& heads, const Matrix<R>& x, con
   result.out_bias = sum_of_rows(g);
   const Matrix<R> dmixed = project_back(g, weights.out, threads);
 
-  Row<R> dmix(heads.L);
-  for (std::size_t l = 0; l < heads.L; ++l) {
-    R sum(0);
-    for (std::size_t n = 0; n < N; ++n) sum = sum + dot(dmixed[n], forward.y[l][n]);
-    dmix.set(l, sum);
-  }
-  const R along = dot(dmix, forward.mix);
+  // p_l (dp_l - sum_m p_m dp_m), for dp_l = sum_t dmixed_t . y_l,t: levels are much alike, and what is off in dmixed
+  // reaches only their differences, y_l less the mixed one. A kernel's own roundings are of the products themselves.
   result.level_logits = Row<R>(heads.L);
-  for (std::size_t l = 0; l < heads.L; ++l) result.level_logits.set(l, forward.mix.get(l) * (dmix.get(l) - along));
+  for (std::size_t l = 0; l < heads.L; ++l) {
+    R along(0), products(0);
+    for (std::size_t n = 0; n < N; ++n) {
+      Row<R> difference = stored(forward.y[l][n]);
+      add_product(difference, R(-1), stored(forward.mixed[n]));
+      along = along + dot(dmixed[n], stored(difference));
+      products = products + dot(dmixed[n], forward.y[l][n]) + dot(dmixed[n], forward.mixed[n]);
+    }
+    may_round_as(along, products);
+    result.level_logits.set(l, forward.mix.get(l) * along);
+  }
 
   std::vector<linear_attention::Gradients<R>> groups(heads.groups());
   for_each(heads.groups(), threads, [&](std::size_t group) {
@@ -245,5 +260,23 @@ AttentionGradients<R> attend_adjoint(const Heads& heads, const Matrix<R>& x, con
   }
   return result;
 }
+
+// On Companions in block_attention.cpp.
+extern template Attended<Companion<DType::float32>> attend(const Heads&, const Matrix<Companion<DType::float32>>&,
+                                                           const Matrix<Companion<DType::float32>>&,
+                                                           const AttentionWeights<Companion<DType::float32>>&,
+                                                           const std::vector<Carry<Companion<DType::float32>>>&, int);
+extern template AttentionGradients<Companion<DType::float32>> attend_adjoint(
+    const Heads&, const Matrix<Companion<DType::float32>>&, const AttentionWeights<Companion<DType::float32>>&,
+    const std::vector<Carry<Companion<DType::float32>>>&, const Attended<Companion<DType::float32>>&,
+    const Matrix<Companion<DType::float32>>&, int);
+extern template Attended<Companion<DType::float64>> attend(const Heads&, const Matrix<Companion<DType::float64>>&,
+                                                           const Matrix<Companion<DType::float64>>&,
+                                                           const AttentionWeights<Companion<DType::float64>>&,
+                                                           const std::vector<Carry<Companion<DType::float64>>>&, int);
+extern template AttentionGradients<Companion<DType::float64>> attend_adjoint(
+    const Heads&, const Matrix<Companion<DType::float64>>&, const AttentionWeights<Companion<DType::float64>>&,
+    const std::vector<Carry<Companion<DType::float64>>>&, const Attended<Companion<DType::float64>>&,
+    const Matrix<Companion<DType::float64>>&, int);
 
 }  // namespace fractus::oracle::block_core

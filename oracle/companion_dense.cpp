@@ -136,6 +136,25 @@ bool all_zero(const std::vector<B>& x) {
   return std::all_of(x.begin(), x.end(), [](B value) { return value == 0; });
 }
 
+// To add a product with 0 rounds nothing: the longest chain of additions in a sum over a column (or a row) of b is as
+// long as the fullest of them.
+template <DType judged>
+std::size_t most_terms(const Leaves<judged>& b, bool transposed) {
+  std::vector<std::size_t> of_column(b.columns());
+  std::size_t in_row = 0;
+  for (std::size_t r = 0; r < b.rows(); ++r) {
+    const double* x = b.values + r * b.columns();
+    std::size_t count = 0;
+    for (std::size_t c = 0; c < b.columns(); ++c) {
+      count += x[c] != 0;
+      of_column[c] += x[c] != 0;
+    }
+    in_row = std::max(in_row, count);
+  }
+  if (transposed || of_column.empty()) return in_row;
+  return *std::max_element(of_column.begin(), of_column.end());
+}
+
 template <DType judged>
 Dense<Companion<judged>> open_product(const Dense<Companion<judged>>& a, const Leaves<judged>& b, bool transposed) {
   using B = Bound<judged>;
@@ -146,6 +165,7 @@ Dense<Companion<judged>> open_product(const Dense<Companion<judged>>& a, const L
   multiply_add({a.v.data(), N, K, K}, values.block(transposed), result.v.data(), M);
   multiply_add({a.m.data(), N, K, K}, magnitudes.block(transposed), result.m.data(), M);
   if (!all_zero(a.e)) multiply_add({a.e.data(), N, K, K}, magnitudes.block(transposed), result.e.data(), M);
+  const auto terms = static_cast<double>(most_terms(b, transposed));
   const Enlarged<B> enlarged(K, 0);
   for (std::size_t r = 0; r < N; ++r) {
     const double floor = static_cast<double>(K) * underflow<judged>(a.w[r], magnitudes.most);
@@ -153,7 +173,7 @@ Dense<Companion<judged>> open_product(const Dense<Companion<judged>>& a, const L
       result.m[i] = rounded_up<B>(enlarged(result.m[i]));
       result.e[i] = rounded_up<B>(enlarged(result.e[i]) + floor);
     }
-    result.n[r] = a.n[r] + 1 + static_cast<double>(K);
+    result.n[r] = a.n[r] + 1 + terms;
     result.w[r] = std::max(a.w[r], magnitudes.most);
   }
   return result;

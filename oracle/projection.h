@@ -19,6 +19,8 @@ class Weights {
   }
   std::size_t rows() const { return matrix_.rows(); }
   std::size_t columns() const { return matrix_.columns(); }
+  // The longest chain of additions in a sum over x W, or x W^T.
+  std::size_t additions(bool transposed) const { return transposed ? columns() : rows(); }
 
   // x W, or x W^T
   Matrix<R> after(const Matrix<R>& x, bool transposed, std::size_t /*further_additions*/, int threads) const {
@@ -59,7 +61,6 @@ class Weights<Companion<judged>> {
     if (columns > 0) most_in_column_ = *std::max_element(of_column.begin(), of_column.end());
   }
 
-  // To add a product with 0 rounds nothing, so the longest chain of additions is as long as the fullest row or column.
   Matrix<Companion<judged>> after(const Matrix<Companion<judged>>& x, bool transposed, std::size_t further_additions,
                                   int threads) const {
     Dense<Companion<judged>> a(x.size(), transposed ? columns_ : rows_);
@@ -72,6 +73,7 @@ class Weights<Companion<judged>> {
     for (std::size_t n = 0; n < x.size(); ++n) result.push_back(product.row(n));
     return result;
   }
+  // To add a product with 0 rounds nothing, so the chain is as long as the fullest column or row.
   std::size_t additions(bool transposed) const { return transposed ? most_in_row_ : most_in_column_; }
 
  private:

@@ -284,6 +284,8 @@ void buffers(Draft& x, const Case& c) {
   route.cotangents.clear();
   Problem gate = moe_gate::fill(route);
   x.values("expert_phases") = std::move(gate.inputs[1]->values);
+  // Steep gates give all to one expert, and no gradient to the angles: mostly as the training run has them.
+  if (c.seed % 3 != 0) return;
   for (const char* name : {"kappa", "temperature"}) x.scalars[name] = gate.scalars.at(name);
 }
 
