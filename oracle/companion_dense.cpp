@@ -207,7 +207,12 @@ Row<Companion<judged>> Stored<judged>::row(std::size_t r) const {
 
 template <DType judged>
 Dense<Companion<judged>>::Dense(std::size_t rows, std::size_t columns)
-    : v(rows * columns), m(rows * columns), e(rows * columns), n(rows), w(rows), columns_(columns) {}
+    : v(large_vector<Base<judged>>(rows * columns)),
+      m(large_vector<Bound<judged>>(rows * columns)),
+      e(large_vector<Bound<judged>>(rows * columns)),
+      n(rows),
+      w(rows),
+      columns_(columns) {}
 
 template <DType judged>
 Row<Companion<judged>> Dense<Companion<judged>>::row(std::size_t r) const {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -89,7 +90,9 @@ struct Evaluation {
   std::optional<Passes<R>> passes;
   Chosen chosen;
   Weights<R> weights;
-  std::vector<char> open;  // by token: no answer settles what it was given
+  // By token: the selections that it may have been given as far as its out tells; more than one where out is the same.
+  std::vector<std::vector<std::vector<std::size_t>>> fitting;
+  std::vector<char> open;  // by token: there is no bound on what its choice reaches
   Expected result;
   std::mutex mutex;  // of result's counts
 
@@ -100,6 +103,7 @@ struct Evaluation {
         x(leaves<judged>(*call.h, call.tokens)),
         chosen(call.tokens),
         weights(call.tokens),
+        fitting(call.tokens),
         open(call.tokens) {
     result.dtype = judged;
     result.radius_per_tolerance = base_radius<judged>;
@@ -146,13 +150,13 @@ struct Evaluation {
     const Route<judged>& route = routes[t];
     Row<R> first, nearest;
     double least = std::numeric_limits<double>::infinity(), moves = 0;
-    std::size_t fitting = 0, taken = 0;
+    std::size_t taken = 0;
     for (std::size_t s = 0; s < route.selections.size(); ++s) {
       const std::vector<std::size_t>& selection = route.selections[s];
       std::vector<R> its = route.weights(selection);
       Row<R> out = out_of(t, selection, its);
       const double away = call.answered == nullptr ? 0 : distance(out, t);
-      fitting += away <= 1;
+      if (away <= 1) fitting[t].push_back(selection);
       if (s == 0) first = out;
       for (std::size_t c = 0; c < out.size(); ++c) moves = std::max(moves, magnitude(out.v[c] - first.v[c]));
       if (s > 0 && !(away < least)) continue;
@@ -163,17 +167,56 @@ struct Evaluation {
       weights[t] = std::move(its);
     }
     const bool in_doubt = route.lost || route.selections.size() > 1;
-    open[t] = route.lost || (in_doubt && (call.answered == nullptr || fitting > 1));
-    const bool without_bound = route.lost || (in_doubt && call.answered == nullptr);
+    open[t] = route.lost || (in_doubt && call.answered == nullptr);
     for (std::size_t c = 0; c < nearest.size(); ++c) {
       put(nearest.get(c), result.outputs[0], t * nearest.size() + c);
-      if (without_bound) put_undecidable(result.outputs[0], t * nearest.size() + c);
+      if (open[t]) put_undecidable(result.outputs[0], t * nearest.size() + c);
     }
+    if (open[t] || fitting[t].size() < 2)
+      fitting[t] = {chosen[t]};
+    else
+      stand_for_all(t);
     if (!in_doubt) return;
     const std::scoped_lock lock(mutex);
     ++result.choices_in_doubt;
     result.choices_flipped += taken != 0;
     result.flip_moves = std::max(result.flip_moves, moves);
+  }
+
+  // Where out does not tell which selection it is of, the weights stand for those of each, 0 where it lacks the expert.
+  void stand_for_all(std::size_t t) {
+    std::map<std::size_t, std::vector<R>> by_expert;
+    for (const auto& selection : fitting[t]) {
+      const std::vector<R> its = routes[t].weights(selection);
+      for (std::size_t s = 0; s < selection.size(); ++s) by_expert[selection[s]].push_back(its[s]);
+    }
+    chosen[t].clear();
+    weights[t].clear();
+    for (auto& [e, list] : by_expert) {
+      if (list.size() < fitting[t].size()) list.push_back(R());
+      chosen[t].push_back(e);
+      weights[t].push_back(hull(list));
+    }
+  }
+
+  // The cotangents of a token's phases, for each selection that it may have been given.
+  Row<R> of_phases(std::size_t t, const std::vector<R>& of_gates, const std::vector<R>& of_weights) const {
+    std::vector<Row<R>> rows;
+    for (const auto& selection : fitting[t]) {
+      std::vector<R> its;
+      for (const std::size_t e : selection)
+        if (!of_weights.empty())
+          its.push_back(of_weights[static_cast<std::size_t>(std::find(chosen[t].begin(), chosen[t].end(), e) -
+                                                            chosen[t].begin())]);
+      rows.push_back(routed_adjoint(routes[t], call.mu->values, steepness(), selection, of_gates, its));
+    }
+    Row<R> result(call.P);
+    for (std::size_t p = 0; p < call.P; ++p) {
+      std::vector<R> list;
+      for (const Row<R>& row : rows) list.push_back(row.get(p));
+      result.set(p, hull(list));
+    }
+    return result;
   }
 
   // Gradients that the choices of a token reach have no bound where nothing settles it.
@@ -211,8 +254,7 @@ struct Evaluation {
         }
         return;
       }
-      const Row<R> row = routed_adjoint(routes[t], call.mu->values, steepness(), chosen[t],
-                                        call.of_lb == nullptr ? std::vector<R>() : balanced.of_gates, of_weights[t]);
+      const Row<R> row = of_phases(t, call.of_lb == nullptr ? std::vector<R>() : balanced.of_gates, of_weights[t]);
       for (std::size_t p = 0; p < call.P; ++p) put(row.get(p), dphases, t * call.P + p);
     });
     for (const auto& input : question.inputs) {

@@ -82,6 +82,10 @@ Route<judged> routed(std::vector<Companion<judged>> phases, const std::vector<do
 }
 
 // The cotangents of the phases, given those of the gates and of the weights of the chosen.
+//
+// A kernel has the cotangents of the weights as numbers of its own, and what it does with them is a linear map with
+// roundings of its own: f'(c') - f(c) = f(c' - c) + (f' - f)(c'). So what they are multiplied by is closed, as they
+// are, and the error of c meets |f| itself, not the terms of f that cancel.
 template <DType judged>
 Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vector<double>& mu,
                                       const Companion<judged>& steepness, const std::vector<std::size_t>& chosen,
@@ -98,16 +102,43 @@ Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vec
   const std::vector<X> g = moe_gate::exponentials(l);
   const std::vector<X> gates = moe_gate::gates(g, moe_gate::sum_of(g), route.taken),
                        weights = moe_gate::weights(g, chosen, route.taken);
-  std::vector<R> seeds(tape.size());
-  const auto seed = [&](const X& x, const R& cotangent) {
+  const auto seed = [&](std::vector<R>& seeds, const X& x, const R& cotangent) {
     if (x.node != Tape<R>::constant) seeds[x.node] = seeds[x.node] + cotangent;
   };
-  for (std::size_t e = 0; e < of_gates.size(); ++e) seed(gates[e], of_gates[e]);
-  for (std::size_t s = 0; s < of_weights.size(); ++s) seed(weights[s], of_weights[s]);
-  const std::vector<R> pulled = tape.pull_back(std::move(seeds));
-  X::tape = nullptr;
+  std::vector<R> seeds(tape.size());
+  for (std::size_t e = 0; e < of_gates.size(); ++e) seed(seeds, gates[e], of_gates[e]);
+  std::vector<R> pulled = tape.pull_back(std::move(seeds));
   Row<R> result(phases.size());
   for (std::size_t p = 0; p < phases.size(); ++p) result.set(p, pulled[phases[p].node]);
+  for (std::size_t s = 0; s < of_weights.size(); ++s) {
+    seeds.assign(tape.size(), R());
+    seed(seeds, weights[s], R(1));
+    pulled = tape.pull_back(std::move(seeds));
+    const R cotangent = computed(of_weights[s]);
+    for (std::size_t p = 0; p < phases.size(); ++p)
+      result.set(p, result.get(p) + cotangent * computed(pulled[phases[p].node]));
+  }
+  X::tape = nullptr;
+  return result;
+}
+
+// Stands for each of several numbers: in the middle of them, with room for all. base_slack of the half is room for the
+// radius of an interval this wide, so that its ends are decided.
+template <DType judged>
+Companion<judged> hull(const std::vector<Companion<judged>>& list) {
+  Companion<judged> result = list.front();
+  Base<judged> low = result.v, high = result.v;
+  for (const Companion<judged>& x : list) {
+    low = std::min(low, x.v);
+    high = std::max(high, x.v);
+    result.m = std::max(result.m, x.m);
+    result.n = std::max(result.n, x.n);
+    result.e = std::max(result.e, x.e);
+    result.w = std::max(result.w, x.w);
+  }
+  const Base<judged> half = (high - low) / 2;
+  result.v = low + half;
+  result.e += magnitude(half) * (1 + base_slack);
   return result;
 }
 

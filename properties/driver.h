@@ -45,7 +45,10 @@ struct Violation {
   std::string text;  // what is wrong with the input: "a target of V"
   std::function<Problem(Problem, std::uint64_t seed)> spoiled;
   std::function<Problem(Problem)> same_as;  // of the spoiled one: a right answer is that of this problem; may be empty
-  bool may_be_nan = false;                  // a result that is NaN throughout hides nothing
+  // The definition's answer to that problem, in the shapes of the spoiled one; empty where they are the same.
+  std::function<oracle::Expected(oracle::Expected, const Problem& spoiled)> restored;
+  std::string allowed;      // what a form does that answers so: "left out of sum and mean"
+  bool may_be_nan = false;  // a result that is NaN throughout hides nothing
 };
 
 // Memory beside inputs and outputs that may not grow with one extent: from `few` of it to as many as a case has by no

@@ -7,7 +7,8 @@
 #include <random>
 
 #include "oracle/exact.h"
-#include "tests/oracle/moe_forms.h"
+#include "oracle/moe_routing.h"
+#include "tests/oracle/moe_judged.h"
 #include "tests/oracle/property.h"
 
 namespace fractus::oracle::moe {
@@ -81,74 +82,6 @@ Question made(const Sizes& s, Kind kind, std::uint64_t seed, DType dtype, bool b
   for (auto& cotangent : question.cotangents)
     for (double& x : cotangent->values) x = rounded(x, dtype);
   return question;
-}
-
-// A run's tensors in the order of the expected ones: out, lb, gradients by input.
-std::vector<Array> outputs_of(const std::vector<double>& out, double lb, const Question& question) {
-  return {Array{"out", question.dtype, question.inputs[0]->shape, out}, Array{"lb", question.dtype, {}, {lb}}};
-}
-
-template <class T, class R>
-std::vector<double> doubles(const std::vector<R>& x) {
-  std::vector<double> result;
-  for (const R& one : x) result.push_back(static_cast<double>(static_cast<T>(one)));
-  return result;
-}
-
-// A form's answer in the judged type T, evaluated in R.
-template <class T>
-struct Answered {
-  std::vector<Array> outputs;
-  std::map<std::string, std::vector<double>> gradients;
-};
-template <class T, class R = T>
-Answered<T> answered(const Question& question, const Form& form) {
-  const Evaluated<R> run = Mixture<R>(question, form).run();
-  Answered<T> answer{outputs_of(doubles<T>(run.out), static_cast<double>(static_cast<T>(run.lb)), question), {}};
-  for (const auto& [name, gradient] : run.gradients) answer.gradients[name] = doubles<T>(gradient);
-  return answer;
-}
-
-struct Tally {
-  double elements = 0, undecidable = 0, ratio = 0;
-  std::string worst = "none";
-
-  std::string text() const {
-    return fmt::format("{:.0f} elements, {:.0f} undecidable; worst error/tolerance {:.3f} of {}\n", elements,
-                       undecidable, ratio, worst);
-  }
-};
-
-// The first element that is not equal; undecidable ones are counted alone.
-std::string refusal(const Expected& expected, const ExpectedTensor& tensor, const std::vector<double>& got,
-                    Tally& tally) {
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ++tally.elements;
-    const Judgement judgement = judge(tensor, expected.radius_per_tolerance, i, got[i]);
-    if (judgement.verdict == Verdict::undecidable) ++tally.undecidable;
-    if (judgement.ratio > tally.ratio && judgement.verdict != Verdict::undecidable) {
-      tally.ratio = judgement.ratio;
-      tally.worst = tensor.name;
-    }
-    if (judgement.verdict == Verdict::different)
-      return fmt::format("{}[{}]: got {}, value {}, tolerance {}, ratio {}", tensor.name, i, got[i], tensor.value[i],
-                         tensor.tolerance[i], judgement.ratio);
-  }
-  return "";
-}
-
-template <class T>
-std::string refusal(Question question, const Answered<T>& answer, Tally& tally) {
-  question.answered = &answer.outputs;
-  const Expected expected = moe::expected(question);
-  for (std::size_t i = 0; i < 2; ++i)
-    if (auto text = refusal(expected, expected.outputs[i], answer.outputs[i].values, tally); !text.empty()) return text;
-  for (std::size_t i = 0; i < expected.gradients.size(); ++i)
-    if (expected.gradients[i])
-      if (auto text = refusal(expected, *expected.gradients[i], answer.gradients.at(question.inputs[i]->name), tally);
-          !text.empty())
-        return text;
-  return "";
 }
 
 std::vector<std::pair<std::string, Form>> right_forms() {
@@ -254,6 +187,38 @@ TEST(Moe, RefusesEveryFault) {
       }
       EXPECT_EQ(refused, 10U) << static_cast<int>(fault) << " r " << r;
     }
+}
+
+// Protects: the selections that are tried are all that are right, each once, the definition's own first.
+TEST(Moe, TriesEveryRightSelection) {
+  EXPECT_TRUE(holds(300, []() -> std::string {
+    const auto E = static_cast<std::size_t>(within(1, 8)),
+               top_k = static_cast<std::size_t>(within(1, static_cast<int>(E) + 1));
+    Values values(seed());
+    std::vector<Companion<DType::float32>> l;
+    for (std::size_t e = 0; e < E; ++e) {
+      const double x = std::trunc(values.uniform(0, 4)) / 2;
+      l.emplace_back(x, x, 0, values.chance(0.5) ? 0 : values.uniform(0, 0.5), 1);
+    }
+    const moe_gate::Selections certain = moe_gate::selections(l, top_k, Branch::divide);
+    auto found = all_selections(certain, 1000);
+    if (found.empty() || found.front() != certain.own) return "the definition's own is not the first";
+    for (auto& one : found) std::sort(one.begin(), one.end());
+    std::sort(found.begin(), found.end());
+    if (std::adjacent_find(found.begin(), found.end()) != found.end()) return "one is tried twice";
+    std::size_t right = 0;
+    for (unsigned mask = 0; mask < 1U << E; ++mask) {
+      std::vector<std::size_t> chosen;
+      for (std::size_t e = 0; e < E; ++e)
+        if (mask >> e & 1) chosen.push_back(e);
+      if (!certain.admit(chosen)) continue;
+      ++right;
+      if (!std::binary_search(found.begin(), found.end(), chosen)) return "one is missing";
+    }
+    if (right != found.size()) return "one of them is not right";
+    if (right > 1 && !all_selections(certain, right - 1).empty()) return "too many are tried";
+    return "";
+  }));
 }
 
 // Protects: a selection that is not right is none of those that out may be compared with.
