@@ -364,7 +364,7 @@ bool Evaluation<judged>::pull_back_routes(const moe::Weights<R>& of_weights, Mat
       double own = 0;
       for (std::size_t t = 0; t < call_.T; ++t) {
         const R& one = of_weights[b * call_.T + t][s];
-        own += error(one) - one.e;
+        own += gamma<judged>(one.n + static_cast<double>(call_.T)) * (one.m + one.e);  // over width, over tokens
         sum = sum + R(one.v, magnitude(one.v), 0, one.e, one.w);
       }
       const R& slope = slopes.weights[s];
