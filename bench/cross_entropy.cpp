@@ -21,23 +21,6 @@ struct Size {
 // The training run's ce_chunk, 2048, and a quarter of it; at 256 rows either is one chunk.
 const std::vector<Size> sizes{{256, {2048}, 7}, {4096, {512, 2048}, 3}};
 
-// Logits of a standard deviation near 1, as a model at the start of its training has them.
-Call call_of(const Size& size) {
-  std::mt19937_64 random(1);
-  const auto uniform = [&](double bound) { return std::uniform_real_distribution<double>(-bound, bound)(random); };
-  Array h = zeros("h", DType::float32, {size.rows, width}), W = zeros("W", DType::float32, {words, width});
-  Array targets = zeros("targets", DType::int64, {size.rows});
-  for (double& x : h.values) x = rounded(uniform(std::sqrt(3.0)), DType::float32);
-  for (double& x : W.values) x = rounded(uniform(std::sqrt(3.0 / width)), DType::float32);
-  for (double& x : targets.values) x = std::uniform_int_distribution<int>(0, words - 1)(random);
-  Array cotangent = zeros("loss", DType::float32, {});
-  cotangent.values = {1};
-  return {.kernel = cross_entropy::contract().kernel,
-          .inputs = {std::move(h), std::move(W), std::move(targets)},
-          .cotangents = {std::move(cotangent)},
-          .gradients = {true, true, false}};
-}
-
 // What `dense` needs at its peak: four matrices of (N,V) and one in reserve, the inputs and the gradients, here (as
 // doubles) and there.
 bool has_room(const Size& size) {
@@ -64,6 +47,22 @@ void run_once(Lane& lane, Call& call) {
 
 }  // namespace
 
+Call loss_call(std::int64_t rows) {
+  std::mt19937_64 random(1);
+  const auto uniform = [&](double bound) { return std::uniform_real_distribution<double>(-bound, bound)(random); };
+  Array h = zeros("h", DType::float32, {rows, width}), W = zeros("W", DType::float32, {words, width});
+  Array targets = zeros("targets", DType::int64, {rows});
+  for (double& x : h.values) x = rounded(uniform(std::sqrt(3.0)), DType::float32);
+  for (double& x : W.values) x = rounded(uniform(std::sqrt(3.0 / width)), DType::float32);
+  for (double& x : targets.values) x = std::uniform_int_distribution<int>(0, words - 1)(random);
+  Array cotangent = zeros("loss", DType::float32, {});
+  cotangent.values = {1};
+  return {.kernel = cross_entropy::contract().kernel,
+          .inputs = {std::move(h), std::move(W), std::move(targets)},
+          .cotangents = {std::move(cotangent)},
+          .gradients = {true, true, false}};
+}
+
 std::vector<LossCell> measure_cross_entropy(const Workshop& workshop, int threads,
                                             const std::function<void(const LossCell&)>& done) {
   std::vector<LossCell> cells;
@@ -78,7 +77,7 @@ std::vector<LossCell> measure_cross_entropy(const Workshop& workshop, int thread
       for (const FormInfo& form : workshop.forms())
         if (form.kernel == cross_entropy::contract().kernel && form.role == "candidate") add(form.name, ce_chunk);
     if (has_room(size)) {
-      Call call = call_of(size);
+      Call call = loss_call(size.rows);
       call.threads = threads;
       for (int round = 0; round < size.rounds; ++round)
         for (Lane& lane : lanes)

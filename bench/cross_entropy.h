@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "contracts/call.h"
 #include "harness/process.h"
 
 namespace fractus::bench {
@@ -17,6 +18,10 @@ struct LossCell {
   double seconds = 0, forward_seconds = 0;
   double peak_mb = 0;  // torch's allocator; inputs, loss and gradients not counted
 };
+
+// d 1280, V 50257, float32, all gradients: logits of a standard deviation near 1, as a model at the start of its
+// training has them. Form, ce_chunk and threads are the caller's to set.
+Call loss_call(std::int64_t rows);
 
 // One round after the other, in each every form once, so that a drift of the machine meets all of them; medians. A cell
 // whose `dense` the machine has no room for is left out, and its status says so.

@@ -1,21 +1,25 @@
-// The oracle against the reference that production replaced: both give forward and all five gradients of one live
-// batch.
+// The oracle against each kernel's reference: both give the outputs and all gradients of one call of the training run.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "harness/process.h"
 
 namespace fractus::bench {
 
 struct OracleFigures {
-  double oracle_seconds = 0, einsum_seconds = 0;  // medians of interleaved runs
-  double extra_mb = 0, einsum_extra_mb = 0;       // peak resident memory above that with the inputs in place
-  int threads = 1;
-  double ratio() const { return oracle_seconds / einsum_seconds; }
+  std::string kernel, reference;
+  std::string size;                                  // of the call, in words
+  double oracle_seconds = 0, reference_seconds = 0;  // medians of interleaved runs
+  double extra_mb = 0, reference_extra_mb = 0;       // peak resident memory above that with the inputs in place
+  double ratio() const { return oracle_seconds / reference_seconds; }
 };
 
-// Throws std::runtime_error where a measurement fails.
-OracleFigures measure_oracle(const Workshop& workshop, int rounds);
+// Of linear attention and of cross entropy. `done` is told of each as soon as it is measured. Throws std::runtime_error
+// where a measurement fails.
+void measure_oracle(const Workshop& workshop, int rounds, int threads,
+                    const std::function<void(const OracleFigures&)>& done);
 
 }  // namespace fractus::bench

@@ -17,19 +17,28 @@ using nlohmann::json;
 
 int bench_oracle(const Options& options) {
   const Workshop workshop;
-  const bench::OracleFigures f = bench::measure_oracle(workshop, 5);
-  std::string text = fmt::format("G 80, T 128, D 64, float32, forward and all five gradients, {} threads\n", f.threads);
-  text += fmt::format("  {:<10} {:>9} {:>12}\n", "", "ms", "extra MB");
-  text += fmt::format("  {:<10} {:>9.1f} {:>12.1f}\n", "einsum", 1e3 * f.einsum_seconds, f.einsum_extra_mb);
-  text += fmt::format("  {:<10} {:>9.1f} {:>12.1f}\n", "oracle", 1e3 * f.oracle_seconds, f.extra_mb);
-  text += fmt::format("  the oracle takes {:.3f} of einsum's time\n", f.ratio());
-  show(options, text,
-       {{"ratio_vs_einsum", f.ratio()},
-        {"oracle_seconds", f.oracle_seconds},
-        {"einsum_seconds", f.einsum_seconds},
-        {"extra_mb", f.extra_mb},
-        {"einsum_extra_mb", f.einsum_extra_mb},
-        {"threads", f.threads}});
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  std::string text = fmt::format("float32, {} threads, medians of interleaved runs\n", threads);
+  text += fmt::format("  {:<17} {:<10} {:>9} {:>12}\n", "", "", "ms", "extra MB");
+  json figures{{"threads", threads}};
+  const auto add = [&](const bench::OracleFigures& f) {
+    say(fmt::format("{}: {}\n", f.kernel, f.size));
+    const auto line = [&](const std::string& kernel, const std::string& who, double seconds, double mb) {
+      text += fmt::format("  {:<17} {:<10} {:>9.1f} {:>12.1f}\n", kernel, who, 1e3 * seconds, mb);
+    };
+    line(f.kernel, f.reference, f.reference_seconds, f.reference_extra_mb);
+    line("", "oracle", f.oracle_seconds, f.extra_mb);
+    text += fmt::format("  {}: the oracle takes {:.3f} of {}'s time\n", f.size, f.ratio(), f.reference);
+    figures[f.kernel] = {{"reference", f.reference},
+                         {"size", f.size},
+                         {"ratio", f.ratio()},
+                         {"oracle_seconds", f.oracle_seconds},
+                         {"reference_seconds", f.reference_seconds},
+                         {"extra_mb", f.extra_mb},
+                         {"reference_extra_mb", f.reference_extra_mb}};
+  };
+  bench::measure_oracle(workshop, 5, threads, add);
+  show(options, text, figures);
   return 0;
 }
 

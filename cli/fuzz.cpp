@@ -72,7 +72,8 @@ int fuzz(const Options& options) {
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
   require_fit(chosen, /*forward_only=*/false, {});
   require_waivers(waived, *chosen.driver->contract);
-  require_applying(only, *chosen.driver);
+  std::optional<Chosen> recomputed = choose_recomputed(workshop, chosen, options.recompute_of);
+  require_applying(only, chosen);
   const Plan plan = make_plan({.driver = chosen.driver,
                                .candidate = chosen.form,
                                .settings = chosen.settings,
@@ -82,6 +83,7 @@ int fuzz(const Options& options) {
                                .only = only},
                               workshop.forms());
   load(workshop, chosen);
+  load_recomputed(workshop, recomputed);
   if (!chosen.form.trouble.empty()) {
     print_whole(fmt::format("{}\nFAILED  {}\n", chosen.form.trouble, chosen.form.name));
     return static_cast<int>(Verdict::failed);

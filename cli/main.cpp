@@ -55,6 +55,10 @@ void require_options_behind_command(const CLI::App& app) {
 void add_candidate(CLI::App& app, Options& o) {
   app.add_option("--candidate", o.candidate, "the form to judge: NAME, NAME:parameter=value, or path/file.py:function");
   app.add_option("--kernel", o.kernel, "its kernel; needed only where two kernels have a form of that name");
+  app.add_option(
+      "--recompute-of", o.recompute_of,
+      "the form that the candidate runs again in its backward: the candidate is to be equal to it to the bit, "
+      "and to keep less");
 }
 
 void add_preset(CLI::App& app, Options& o) {

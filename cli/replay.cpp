@@ -34,7 +34,9 @@ int replay(const Options& options) {
   Workshop workshop;
   const bool other = !options.candidate.empty();
   Chosen chosen = choose(workshop, fixture.c.kernel, other ? options.candidate : fixture.candidate);
+  std::optional<Chosen> recomputed = choose_recomputed(workshop, chosen, fixture.recomputes);
   load(workshop, chosen);
+  load_recomputed(workshop, recomputed);
   if (!chosen.form.trouble.empty()) {
     print_whole(fmt::format("{}\nFAILED  {}\n", chosen.form.trouble, chosen.form.name));
     return static_cast<int>(Verdict::failed);

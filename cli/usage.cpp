@@ -128,7 +128,9 @@ void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DTyp
 void load(Workshop& workshop, Chosen& chosen) {
   if (!chosen.outside) return;
   try {
+    std::string recomputes = std::move(chosen.form.recomputes);
     chosen.form = workshop.load(chosen.form.kernel, chosen.form.name);
+    chosen.form.recomputes = std::move(recomputes);
   } catch (const outside::NotThere& error) {
     const auto spec = outside::spec_from(chosen.form.name);
     unknown(fmt::format("{} of {}", spec->kind->ending == ".py" ? "function" : "operator", spec->path), spec->name,
@@ -226,6 +228,11 @@ Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& 
     if (form.role != "wrong") right.push_back(form.name);
     if (form.name == name) matches.push_back(&form), kernels.insert(form.kernel);
   }
+  const auto elsewhere = std::find_if(workshop.forms().begin(), workshop.forms().end(),
+                                      [&](const FormInfo& form) { return form.name == name; });
+  if (matches.empty() && elsewhere != workshop.forms().end())
+    throw UsageError(
+        fmt::format("{} '{}' is a form of {}, and --kernel says {}", role, name, elsewhere->kernel, kernel));
   if (matches.empty()) unknown(role, name, nearest(name, known).empty() ? right : known);
   if (kernels.size() > 1)
     throw UsageError(
@@ -252,10 +259,34 @@ std::vector<std::string> properties_from(const std::string& text) {
   return names;
 }
 
-void require_applying(const std::vector<std::string>& properties, const Driver& driver) {
-  for (const std::string& name : properties)
-    if (const Property* property = find_property(name); property != nullptr && !property->applies(driver))
-      throw UsageError(fmt::format("--only: '{}' does not apply to {}", name, driver.contract->kernel));
+void require_applying(const std::vector<std::string>& properties, const Chosen& chosen) {
+  for (const std::string& name : properties) {
+    const Property* property = find_property(name);
+    if (property == nullptr) continue;  // power
+    if (!property->applies(*chosen.driver))
+      throw UsageError(fmt::format("--only: '{}' does not apply to {}", name, chosen.driver->contract->kernel));
+    if (property->of_recompute && chosen.form.recomputes.empty())
+      throw UsageError(
+          fmt::format("--only: '{}' is about a form that runs another one again in its backward; say which "
+                      "'{}' does with --recompute-of",
+                      name, chosen.form.name));
+  }
+}
+
+std::optional<Chosen> choose_recomputed(Workshop& workshop, Chosen& candidate, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  Chosen plain = choose(workshop, candidate.driver->contract->kernel, text, "recompute-of");
+  if (plain.form.name == candidate.form.name)
+    throw UsageError(
+        fmt::format("--recompute-of: '{}' is the candidate itself; wanted the form without recompute", text));
+  candidate.form.recomputes = plain.form.name;
+  return plain;
+}
+
+void load_recomputed(Workshop& workshop, std::optional<Chosen>& plain) {
+  if (!plain) return;
+  load(workshop, *plain);
+  if (!plain->form.trouble.empty()) throw UsageError(fmt::format("--recompute-of: {}", plain->form.trouble));
 }
 
 void require_waivers(const std::vector<std::string>& names, const Contract& contract) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -61,7 +62,14 @@ void load(Workshop& workshop, Chosen& chosen);
 std::vector<std::string> properties_from(const std::string& text);
 
 // Throws UsageError where a property has nothing to say of the kernel.
-void require_applying(const std::vector<std::string>& properties, const Driver& driver);
+void require_applying(const std::vector<std::string>& properties, const Chosen& chosen);
+
+// The form of --recompute-of beside the candidate, which then names it; none where the option is not given. Throws
+// UsageError.
+std::optional<Chosen> choose_recomputed(Workshop& workshop, Chosen& candidate, const std::string& text);
+
+// Loads it where it is from outside. Throws UsageError where that fails.
+void load_recomputed(Workshop& workshop, std::optional<Chosen>& plain);
 
 // Throws UsageError unless each is a waiver of the kernel and stands there once.
 void require_waivers(const std::vector<std::string>& names, const Contract& contract);

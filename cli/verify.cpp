@@ -39,7 +39,8 @@ int verify(const Options& options) {
   if (options.forward_only && only == std::vector<std::string>{"gradients"})
     throw UsageError("--forward-only leaves nothing of --only gradients");
   require_waivers(waived, *chosen.driver->contract);
-  require_applying(only, *chosen.driver);
+  std::optional<Chosen> recomputed = choose_recomputed(workshop, chosen, options.recompute_of);
+  require_applying(only, chosen);
 
   PlanRequest request{.driver = chosen.driver,
                       .candidate = chosen.form,
@@ -63,6 +64,7 @@ int verify(const Options& options) {
   say(fmt::format("plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size()));
 
   load(workshop, chosen);
+  load_recomputed(workshop, recomputed);
   if (reference) load(workshop, *reference);
 
   ProgressLine progress;

@@ -14,6 +14,7 @@ std::string_view name(Layout layout) {
     case Layout::column_major: return "column_major";
     case Layout::sliced: return "sliced";
     case Layout::packed: return "packed";
+    case Layout::padded: return "padded";
     case Layout::shared: return "shared";
     case Layout::expanded: return "expanded";
     case Layout::expanded_middle: return "expanded_middle";

@@ -23,6 +23,7 @@ enum class Layout {
   column_major,     // the two innermost ones do
   sliced,           // every second element of the innermost dimension of a wider, offset buffer
   packed,           // the middle third of rows three times as wide, as q, k and v come from one projection
+  padded,           // the first part of longer rows, from the buffer's start, as where a width is padded to a multiple
   shared,           // the very memory of the input before it that has its shape, whose values it takes
   expanded,         // outermost stride 0: one group's values for all groups
   expanded_middle,  // the second of three dimensions has stride 0: one token's values for all tokens
@@ -30,10 +31,10 @@ enum class Layout {
   broadcast,        // every stride 0: one number, which is what y.sum() sends back as the cotangent of y
 };
 
-inline constexpr Layout all_layouts[] = {Layout::contiguous,     Layout::offset,   Layout::transposed,
-                                         Layout::column_major,   Layout::sliced,   Layout::packed,
-                                         Layout::shared,         Layout::expanded, Layout::expanded_middle,
-                                         Layout::expanded_inner, Layout::broadcast};
+inline constexpr Layout all_layouts[] = {Layout::contiguous,      Layout::offset,         Layout::transposed,
+                                         Layout::column_major,    Layout::sliced,         Layout::packed,
+                                         Layout::padded,          Layout::shared,         Layout::expanded,
+                                         Layout::expanded_middle, Layout::expanded_inner, Layout::broadcast};
 
 std::string_view name(Layout layout);
 Layout layout_from(std::string_view text);  // throws std::invalid_argument
@@ -104,7 +105,8 @@ struct Answer {
   std::int64_t peak_extra_bytes =
       0;  // most bytes held by torch's allocator in the forward, inputs and outputs not counted
   std::int64_t peak_with_backward_bytes =
-      0;  // the same over forward and backward, inputs, outputs and gradients not counted
+      0;                         // the same over forward and backward, inputs, outputs and gradients not counted
+  std::int64_t saved_bytes = 0;  // of tensors, held between forward and backward beside inputs and outputs
   std::int64_t peak_resident_bytes = 0;    // of the process so far
   std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held; likewise
   std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone

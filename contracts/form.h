@@ -29,6 +29,9 @@ struct Declarations {
   // Extra elements that a forward without gradients holds at its peak beside inputs and outputs, as a function of the
   // extents and settings; empty where the form declares nothing.
   std::function<std::int64_t(const Dims&, const Settings&)> extra_elements;
+  // A form of the same kernel that this one runs again in its backward instead of keeping what that needs: results are
+  // those of that form to the bit, and less is kept. Empty: none.
+  std::string recomputes;
   // The most additions that any term of the kernel's longest sum goes through (cross_entropy: the sum over the
   // vocabulary): the bound is tightened to it. Empty: any order, as many as there are terms.
   std::function<std::int64_t(const Dims&, const Settings&)> add_depth;

@@ -1,11 +1,24 @@
 #include "harness/attached.h"
 
+#include <fmt/format.h>
+
+#include <stdexcept>
 #include <utility>
 
 namespace fractus {
 
 Attached::Attached(const Workshop& workshop, FormInfo form, std::map<std::string, std::int64_t> settings)
-    : workshop_(workshop), form_(std::move(form)), settings_(std::move(settings)) {}
+    : workshop_(workshop), form_(std::move(form)), settings_(std::move(settings)) {
+  if (form_.recomputes.empty()) return;
+  const FormInfo* plain = workshop.find_form(form_.kernel, form_.recomputes);
+  if (plain == nullptr)
+    throw std::runtime_error(fmt::format("{} declares that it runs '{}' again, and {} has no such form", form_.name,
+                                         form_.recomputes, form_.kernel));
+  std::map<std::string, std::int64_t> shared;  // what both have is to be the same
+  for (const auto& [parameter, value] : settings_)
+    if (plain->settings.contains(parameter)) shared[parameter] = value;
+  plain_ = std::make_unique<Attached>(workshop, *plain, std::move(shared));
+}
 
 std::vector<Answer> Attached::answers(std::size_t count, const std::function<std::vector<Answer>(Process&)>& ask) {
   try {
@@ -47,6 +60,20 @@ Subject Attached::subject() {
       }
       return all;
     });
+  };
+  if (plain_)
+    subject.call_plain = [plain = plain_->subject()](Call request) {
+      request.form = plain.form;
+      request.settings = plain.settings;
+      return plain.call(request);
+    };
+  subject.call_elsewhere = [this](const Call& request) -> Answer {
+    try {
+      Process process = workshop_.spawn_elsewhere(form_);
+      return call(process, request, limit(request));
+    } catch (const CandidateGone& error) {
+      return {.status = Status::crashed, .message = error.what()};
+    }
   };
   subject.declared_elements = [this, settings = subject.settings](const Dims& dims) {
     return workshop_.extra_elements(form_.kernel, form_.name, dims, settings);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -29,6 +30,7 @@ class Attached {
   FormInfo form_;
   std::map<std::string, std::int64_t> settings_;
   std::optional<Process> process_;
+  std::unique_ptr<Attached> plain_;  // FormInfo::recomputes
   int deaths_ = 0;
 };
 

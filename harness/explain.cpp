@@ -32,8 +32,9 @@ void explain(const Driver& driver, const Property& property, const Case& c, Atta
     witness.shrink_steps = shrunk.steps;
     record.finding = shrunk.finding;
   }
-  Fixture fixture{candidate.form().name, settings, witness.smallest, problem_of(driver, witness.smallest),
-                  *record.finding};
+  Fixture fixture{candidate.form().name, settings,
+                  witness.smallest,      problem_of(driver, witness.smallest),
+                  *record.finding,       candidate.form().recomputes};
   if (record.finding->kind != "timed-out") {
     // The failing process has a history. A replay has none, or one call's worth of it.
     const auto shows = [&] {

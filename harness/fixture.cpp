@@ -176,6 +176,7 @@ std::filesystem::path write_fixture(const std::filesystem::path& folder, const F
          {"case", fixture.c},
          {"after_another_call", fixture.after_another},
          {"found", to_json(fixture.finding)}};
+  if (!fixture.recomputes.empty()) j["recomputes"] = fixture.recomputes;
   if (fixture.problem &&
       value_count(fixture.problem->inputs) + value_count(fixture.problem->cotangents) <= most_values) {
     j["inputs"] = to_json(fixture.problem->inputs);
@@ -208,6 +209,7 @@ Fixture read_fixture(const std::filesystem::path& file) {
     fixture.settings = field<std::map<std::string, std::int64_t>>(j, "settings");
     require_positive(fixture.settings);
     fixture.after_another = field<bool>(j, "after_another_call");
+    if (j.contains("recomputes")) fixture.recomputes = field<std::string>(j, "recomputes");
     const json described = field<json>(j, "case");
     try {
       fixture.c = case_from_json(described);

@@ -16,6 +16,7 @@ struct Fixture {
   Case c;
   std::optional<Problem> problem;  // absent for a large case: its seed makes the values again
   Finding finding;                 // as it was when the file was written
+  std::string recomputes;          // FormInfo::recomputes of the candidate
   bool after_another = false;      // shows only behind another call of the same shapes, as a stale cache does
 };
 

@@ -22,7 +22,9 @@ FuzzResult fuzz(const Workshop& workshop, const Driver& driver, const Plan& plan
   if (sources.empty()) throw std::invalid_argument("none of the chosen properties draws random cases");
 
   FuzzResult result;
-  Attached candidate(workshop, *workshop.find_form(plan.kernel, plan.candidate), plan.settings);
+  FormInfo form = *workshop.find_form(plan.kernel, plan.candidate);
+  form.recomputes = plan.recomputes;
+  Attached candidate(workshop, std::move(form), plan.settings);
   rc::Random random(plan.generation.seed);
   while (seconds_since(start) < settings.budget.count() &&
          (settings.most_cases == 0 || result.cases < settings.most_cases)) {

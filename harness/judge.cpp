@@ -58,9 +58,11 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   record.elements += outcome.elements;
   record.undecidable += outcome.undecidable;
   record.choices_in_doubt += outcome.choices_in_doubt;
+  record.choices_flipped += outcome.choices_flipped;
+  record.flip_moves = std::max(record.flip_moves, outcome.flip_moves);
   record.bit_equal += outcome.bit_equal;
   if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
-  if (!outcome.note.empty()) record.notes.push_back(outcome.note);
+  if (!outcome.note.empty() && !contains(record.notes, outcome.note)) record.notes.push_back(outcome.note);
   if (!outcome.finding)
     add_ratios(record.worst_ratio, expectation.of().dtype, outcome);
   else if (contains(waived, outcome.finding->waiver))
@@ -75,13 +77,19 @@ bool goes_on(const Attached& form, const PropertyResult& record) {
   return !record.finding || (record.finding->kind != "timed-out" && form.deaths() < most_deaths);
 }
 
+FormInfo candidate_of(const Workshop& workshop, const Plan& plan) {
+  FormInfo form = *workshop.find_form(plan.kernel, plan.candidate);
+  form.recomputes = plan.recomputes;
+  return form;
+}
+
 class Run {
  public:
   Run(const Workshop& workshop, const Driver& driver, const Plan& plan, const JudgeSettings& settings)
       : driver_(driver),
         plan_(plan),
         settings_(settings),
-        candidate_(workshop, *workshop.find_form(plan.kernel, plan.candidate), plan.settings),
+        candidate_(workshop, candidate_of(workshop, plan), plan.settings),
         measure_(workshop, driver, plan) {
     result_.coverage = blank_coverage(driver, plan.generation);
     result_.properties = planned(plan);
@@ -186,6 +194,7 @@ class Run {
   void conclude() {
     result_.kernel = plan_.kernel;
     result_.candidate = plan_.candidate;
+    result_.recomputes = plan_.recomputes;
     result_.summary = candidate_.form().summary;
     result_.settings = plan_.settings;
     result_.contract_version = plan_.contract_version;

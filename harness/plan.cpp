@@ -40,6 +40,7 @@ std::string hash_of(const Plan& plan) {
                       {"properties", plan.properties},  {"known_good", plan.known_good},
                       {"known_wrong", plan.known_wrong}};
   if (plan.generation.forward_only) json["forward_only"] = true;
+  if (!plan.recomputes.empty()) json["recomputes"] = plan.recomputes;
   if (!plan.reference.empty()) json["reference"] = {{"name", plan.reference}, {"settings", plan.reference_settings}};
   for (const Case& c : plan.cases) json["cases"].push_back(c);
   return sha256(json.dump());
@@ -70,6 +71,7 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   plan.kernel = request.driver->contract->kernel;
   plan.contract_version = request.driver->contract->version;
   plan.candidate = request.candidate.name;
+  plan.recomputes = request.candidate.recomputes;
   plan.settings = request.candidate.settings;
   for (const auto& [parameter, value] : request.settings) plan.settings[parameter] = value;
   if (request.reference) {
@@ -88,9 +90,11 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   const auto wanted = [&](const std::string& property) {
     return request.only.empty() || contains(request.only, property);
   };
+  const bool recomputes = !plan.recomputes.empty() && !request.forward_only;
   std::uint64_t salt = request.seed;
   for (const Property& property : properties()) {
-    if (!property.applies(*request.driver)) continue;  // a new property of other kernels changes no plan
+    // What is not asked of this form changes none of its plan.
+    if (!property.applies(*request.driver) || (property.of_recompute && !recomputes)) continue;
     salt = salt * 6364136223846793005u + 1442695040888963407u;
     if (!wanted(property.name)) continue;
     plan.properties.push_back(property.name);
@@ -120,7 +124,9 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
     // A candidate is no measure of itself; a reference is the measure, even where it is the candidate. Other candidates
     // measure nothing before the contract admits them: a new file must not change an old form's verdict.
     const bool admitted = contains(request.driver->contract->admitted, form.name) && form.name != plan.candidate;
-    if (form.role == "wrong" && form.name != plan.candidate) plan.known_wrong.push_back(form.name);
+    // A form that is wrong against what it recomputes may be right against the definition.
+    const bool measures = form.recomputes.empty() || contains(plan.properties, "recompute");
+    if (form.role == "wrong" && measures && form.name != plan.candidate) plan.known_wrong.push_back(form.name);
     if (form.role == "reference" || (form.role == "candidate" && admitted)) plan.known_good.push_back(form.name);
   }
   if (!wanted("power")) plan.known_wrong.clear();

@@ -16,6 +16,7 @@ struct Plan {
   int contract_version = 1;
   std::string candidate;
   std::map<std::string, std::int64_t> settings;  // the candidate's, defaults included
+  std::string recomputes;                        // the form that the candidate runs again in its backward; or empty
   std::string reference;                         // the form beside it; empty: none
   std::map<std::string, std::int64_t> reference_settings;
   std::string preset;

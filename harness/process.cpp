@@ -94,6 +94,7 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
   body.at("forward_seconds").get_to(answer.forward_seconds);
   body.at("peak_extra_bytes").get_to(answer.peak_extra_bytes);
   body.at("peak_with_backward_bytes").get_to(answer.peak_with_backward_bytes);
+  body.at("saved_bytes").get_to(answer.saved_bytes);
   body.at("add_depth").get_to(answer.add_depth);
   body.at("peak_resident_bytes").get_to(answer.peak_resident_bytes);
   body.at("resident_growth_bytes").get_to(answer.resident_growth_bytes);
@@ -186,6 +187,7 @@ FormInfo read_form(const Json& form) {
   form.at("bit_equal_threads").get_to(info.bit_equal_threads);
   form.at("bit_equal_neighbours").get_to(info.bit_equal_neighbours);
   form.at("declares_memory").get_to(info.declares_memory);
+  form.at("recomputes").get_to(info.recomputes);
   return info;
 }
 
@@ -220,8 +222,7 @@ const FormInfo* Workshop::find_form(std::string_view kernel, std::string_view na
   return host == hosts_.end() ? nullptr : &host->second->forms.front();
 }
 
-std::shared_ptr<process::Server> Workshop::python() {
-  if (python_) return python_;
+std::shared_ptr<process::Server> Workshop::start_python() const {
   auto started = std::make_shared<process::Server>(server_->path);
   try {
     started->first_answer(60s);
@@ -232,7 +233,12 @@ std::shared_ptr<process::Server> Workshop::python() {
                     "./fractus-verify rather than the program that it built.",
                     visible_lines(error.what())));
   }
-  return python_ = std::move(started);
+  return started;
+}
+
+std::shared_ptr<process::Server> Workshop::python() {
+  if (!python_) python_ = start_python();
+  return python_;
 }
 
 const FormInfo& Workshop::load(const std::string& kernel, const std::string& candidate,
@@ -248,7 +254,11 @@ const FormInfo& Workshop::load(const std::string& kernel, const std::string& can
   return (hosts_[{kernel, candidate}] = std::move(host))->forms.front();
 }
 
-void Workshop::unload(const std::string& kernel, const std::string& candidate) { hosts_.erase({kernel, candidate}); }
+void Workshop::unload(const std::string& kernel, const std::string& candidate) {
+  hosts_.erase({kernel, candidate});
+  const std::scoped_lock lock(elsewhere_->mutex);
+  elsewhere_->hosts.erase({kernel, candidate});
+}
 
 std::vector<outside::Outlined> Workshop::outline(const std::filesystem::path& path) {
   process::Child child(python(), Limits{}.extra_bytes);
@@ -286,6 +296,23 @@ Process Workshop::spawn_for(const FormInfo& form, const Limits& limits) const {
   const auto host = hosts_.find(std::pair(form.kernel, form.name));
   if (host == hosts_.end()) return spawn(limits);
   return Process(std::make_unique<process::Child>(host->second, limits.extra_bytes));
+}
+
+Process Workshop::spawn_elsewhere(const FormInfo& form, const Limits& limits) const {
+  const auto spec = outside::spec_from(form.name);
+  if (!spec) return spawn_for(form, limits);
+  const std::scoped_lock lock(elsewhere_->mutex);
+  std::shared_ptr<process::Host>& host = elsewhere_->hosts[{form.kernel, form.name}];
+  if (!host) {
+    if (spec->kind->in_python && !elsewhere_->python) elsewhere_->python = start_python();
+    const std::shared_ptr<process::Server> from = spec->kind->in_python ? elsewhere_->python : server_;
+    if (spec->kind->in_python) from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min);
+    host = std::make_shared<process::Host>(from, Limits{}.extra_bytes);
+    host->load(form.kernel, form.name, 1min + form.patience);
+  }
+  if (const std::string& trouble = host->forms.front().trouble; !trouble.empty())
+    throw CandidateGone("loaded a second time, " + trouble);
+  return Process(std::make_unique<process::Child>(host, limits.extra_bytes));
 }
 
 std::vector<Array> Workshop::read_archive(const std::filesystem::path& path) const {

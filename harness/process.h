@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -41,6 +42,7 @@ struct FormInfo {
   bool bit_equal_threads = false;
   bool bit_equal_neighbours = false;
   bool declares_memory = false;           // then Workshop::extra_elements answers
+  std::string recomputes;                 // the form that it runs again in its backward; empty: none
   std::string trouble;                    // of a form from outside: why it could not be loaded; empty where it could
   std::chrono::milliseconds patience{0};  // beyond a call's ordinary limit: code may be generated in it
 };
@@ -132,6 +134,11 @@ class Workshop {
   // The same for one form, from wherever it is. Throws CandidateGone.
   Process spawn_for(const FormInfo& form, const Limits& limits = {}) const;
 
+  // The same in a process where the form has been loaded anew, by an interpreter of its own where it needs one: what a
+  // file draws while it is loaded, and how Python salts the hashes of texts, is another there. A form of the build is
+  // loaded nowhere twice, and spawned as ever.
+  Process spawn_elsewhere(const FormInfo& form, const Limits& limits = {}) const;
+
   // The named tensors of a .pt file (a pickled dict of str to tensor), in the file's order. Bools and integers become
   // int64, half types float32; entries that are no tensors are skipped. A file that is no
   // regular one, is above 1 GiB or cannot be read so: std::runtime_error with its name and the reason.
@@ -140,11 +147,19 @@ class Workshop {
   pid_t pid() const;  // of the fork server
 
  private:
+  using Hosts = std::map<std::pair<std::string, std::string>, std::shared_ptr<process::Host>, std::less<>>;
+  std::shared_ptr<process::Server> start_python() const;
   std::shared_ptr<process::Server> python();
 
   std::shared_ptr<process::Server> server_;
   std::shared_ptr<process::Server> python_;  // started by the first candidate that needs it
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<process::Host>, std::less<>> hosts_;  // by kernel, name
+  Hosts hosts_;                              // by kernel, name
+  struct Elsewhere {
+    std::mutex mutex;  // forms are measured from two threads
+    std::shared_ptr<process::Server> python;
+    Hosts hosts;
+  };
+  std::shared_ptr<Elsewhere> elsewhere_ = std::make_shared<Elsewhere>();
 };
 
 // Runs one call. A child that crashes or takes longer than `limit` is dead afterwards, and the answer says how.

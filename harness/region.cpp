@@ -11,6 +11,8 @@
 namespace fractus {
 namespace {
 
+constexpr std::int64_t padded_to = 64;  // elements a row is a multiple of, as vocabularies and widths are padded to
+
 using protocol::Mapping;
 using protocol::Placement;
 
@@ -152,6 +154,13 @@ Placement place_as(Layout layout, const std::string& name, const Array& array, s
     Placement placement = protocol::place(name, array.dtype, wider, end);
     placement.shape = shape;
     placement.storage_offset = shape.back();
+    return placement;
+  }
+  if (layout == Layout::padded && rank >= 1) {
+    Shape wider = shape;
+    wider.back() += padded_to - wider.back() % padded_to;  // also where it is a multiple already
+    Placement placement = protocol::place(name, array.dtype, wider, end);
+    placement.shape = shape;
     return placement;
   }
   const std::vector<bool> expanded = expanded_dims(layout, rank);

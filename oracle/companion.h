@@ -77,6 +77,12 @@ double error(const Companion<judged>& x) {
   return gamma<judged>(x.n) * (x.m + x.e) + x.e;
 }
 
+// Whatever led to it, e is all of its error, and no further order of evaluation looks behind it.
+template <DType judged>
+Companion<judged> computed(const Companion<judged>& x) {
+  return {x.v, magnitude(x.v), 0, error(x), magnitude(x.v)};
+}
+
 // A product below the normal range is off by up to the smallest subnormal, and another order of the same product may
 // meet that underflow before its last factor, which then amplifies it; w bounds that factor.
 template <DType judged>
@@ -146,6 +152,12 @@ void may_add(Companion<judged>& x, std::size_t terms) {
 template <DType judged>
 bool vanishes(const Companion<judged>& x) {
   return x.v == 0 && x.m == 0 && x.e == 0;
+}
+
+template <DType judged>
+void may_round_as(Companion<judged>& x, const Companion<judged>& numbers) {
+  x.m = std::max(x.m, numbers.m + numbers.e);
+  x.n = std::max(x.n, numbers.n);
 }
 
 // The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded

@@ -130,6 +130,55 @@ std::vector<Bound<judged>> errors_of(const Dense<Companion<judged>>& a, std::siz
   return result;
 }
 
+// What is inherited from a bound: 0 where there is nothing, and most rows of leaves have nothing.
+template <class B>
+bool all_zero(const std::vector<B>& x) {
+  return std::all_of(x.begin(), x.end(), [](B value) { return value == 0; });
+}
+
+// To add a product with 0 rounds nothing: the longest chain of additions in a sum over a column (or a row) of b is as
+// long as the fullest of them.
+template <DType judged>
+std::size_t most_terms(const Leaves<judged>& b, bool transposed) {
+  std::vector<std::size_t> of_column(b.columns());
+  std::size_t in_row = 0;
+  for (std::size_t r = 0; r < b.rows(); ++r) {
+    const double* x = b.values + r * b.columns();
+    std::size_t count = 0;
+    for (std::size_t c = 0; c < b.columns(); ++c) {
+      count += x[c] != 0;
+      of_column[c] += x[c] != 0;
+    }
+    in_row = std::max(in_row, count);
+  }
+  if (transposed || of_column.empty()) return in_row;
+  return *std::max_element(of_column.begin(), of_column.end());
+}
+
+template <DType judged>
+Dense<Companion<judged>> open_product(const Dense<Companion<judged>>& a, const Leaves<judged>& b, bool transposed) {
+  using B = Bound<judged>;
+  const std::size_t N = a.rows(), K = a.columns(), M = transposed ? b.rows() : b.columns();
+  Dense<Companion<judged>> result(N, M);
+  const InBase<judged> values(b.values, b.rows(), b.columns());
+  const Magnitudes<judged> magnitudes(b.values, b.rows(), b.columns(), false);
+  multiply_add({a.v.data(), N, K, K}, values.block(transposed), result.v.data(), M);
+  multiply_add({a.m.data(), N, K, K}, magnitudes.block(transposed), result.m.data(), M);
+  if (!all_zero(a.e)) multiply_add({a.e.data(), N, K, K}, magnitudes.block(transposed), result.e.data(), M);
+  const auto terms = static_cast<double>(most_terms(b, transposed));
+  const Enlarged<B> enlarged(K, 0);
+  for (std::size_t r = 0; r < N; ++r) {
+    const double floor = static_cast<double>(K) * underflow<judged>(a.w[r], magnitudes.most);
+    for (std::size_t i = r * M; i < (r + 1) * M; ++i) {
+      result.m[i] = rounded_up<B>(enlarged(result.m[i]));
+      result.e[i] = rounded_up<B>(enlarged(result.e[i]) + floor);
+    }
+    result.n[r] = a.n[r] + 1 + terms;
+    result.w[r] = std::max(a.w[r], magnitudes.most);
+  }
+  return result;
+}
+
 double largest_of(const std::vector<double>& x) { return x.empty() ? 0 : *std::max_element(x.begin(), x.end()); }
 
 }  // namespace
@@ -158,7 +207,23 @@ Row<Companion<judged>> Stored<judged>::row(std::size_t r) const {
 
 template <DType judged>
 Dense<Companion<judged>>::Dense(std::size_t rows, std::size_t columns)
-    : v(rows * columns), m(rows * columns), e(rows * columns), n(rows), w(rows), columns_(columns) {}
+    : v(large_vector<Base<judged>>(rows * columns)),
+      m(large_vector<Bound<judged>>(rows * columns)),
+      e(large_vector<Bound<judged>>(rows * columns)),
+      n(rows),
+      w(rows),
+      columns_(columns) {}
+
+template <DType judged>
+Row<Companion<judged>> Dense<Companion<judged>>::row(std::size_t r) const {
+  Row<Companion<judged>> result(columns_);
+  std::copy_n(v.begin() + static_cast<std::ptrdiff_t>(r * columns_), columns_, result.v.begin());
+  std::copy_n(m.begin() + static_cast<std::ptrdiff_t>(r * columns_), columns_, result.m.begin());
+  std::copy_n(e.begin() + static_cast<std::ptrdiff_t>(r * columns_), columns_, result.e.begin());
+  result.n = n[r];
+  result.w = w[r];
+  return result;
+}
 
 template <DType judged>
 void Dense<Companion<judged>>::set_row(std::size_t r, const Row<Companion<judged>>& x) {
@@ -264,6 +329,43 @@ Stored<judged> transposed_times(const Dense<Companion<judged>>& a, const Leaves<
   return result;
 }
 
+// error = gamma (m + e) + e, where m + e = (m_a + e_a)(m_b + e_b) and e = e_a (m_b + e_b) + m_a e_b, is
+// (gamma (m_a + e_a) + e_a)(m_b + e_b) + m_a e_b: two products, gamma of each row's own n in the first.
+template <DType judged>
+Stored<judged> transposed_times(const Dense<Companion<judged>>& a, const Dense<Companion<judged>>& b, int threads) {
+  using B = Bound<judged>;
+  const std::size_t K = a.rows(), N = a.columns(), M = b.columns();
+  Stored<judged> result(N, M, threads);
+  std::vector<B> other(b.m);
+  double floor = 0, most_n = 0;
+  for (std::size_t i = 0; i < other.size(); ++i) other[i] += b.e[i];
+  for (std::size_t k = 0; k < K; ++k) {
+    floor += underflow<judged>(a.w[k], b.w[k]);
+    most_n = std::max(most_n, b.n[k]);
+  }
+  const bool inherits = !all_zero(b.e);
+  const Enlarged<B> enlarged(2 * K + 1, floor);
+  for_each(blocks_of(N), threads, [&](std::size_t i) {
+    const std::size_t first = i * block_size, count = std::min(block_size, N - first);
+    multiply_add({a.v.data() + first, K, count, N, true}, {b.v.data(), K, M, M}, result.v.data() + first * M, M);
+    const std::vector<B> errors = errors_of(a, first, count, most_n + static_cast<double>(K));
+    std::vector<B> bound(count * M);
+    multiply_add({errors.data(), K, count, count, true}, {other.data(), K, M, M}, bound.data(), M);
+    if (inherits) multiply_add({a.m.data() + first, K, count, N, true}, {b.e.data(), K, M, M}, bound.data(), M);
+    for (std::size_t j = 0; j < count * M; ++j) result.e[first * M + j] = enlarged(bound[j]);
+  });
+  return result;
+}
+
+template <DType judged>
+Dense<Companion<judged>> open_times(const Dense<Companion<judged>>& a, const Leaves<judged>& b) {
+  return open_product(a, b, false);
+}
+template <DType judged>
+Dense<Companion<judged>> open_times_transposed(const Dense<Companion<judged>>& a, const Leaves<judged>& b) {
+  return open_product(a, b, true);
+}
+
 template struct Stored<DType::float32>;
 template struct Stored<DType::float64>;
 template class Dense<Companion<DType::float32>>;
@@ -280,5 +382,17 @@ template Stored<DType::float32> transposed_times(const Dense<Companion<DType::fl
                                                  int);
 template Stored<DType::float64> transposed_times(const Dense<Companion<DType::float64>>&, const Leaves<DType::float64>&,
                                                  int);
+template Stored<DType::float32> transposed_times(const Dense<Companion<DType::float32>>&,
+                                                 const Dense<Companion<DType::float32>>&, int);
+template Stored<DType::float64> transposed_times(const Dense<Companion<DType::float64>>&,
+                                                 const Dense<Companion<DType::float64>>&, int);
+template Dense<Companion<DType::float32>> open_times(const Dense<Companion<DType::float32>>&,
+                                                     const Leaves<DType::float32>&);
+template Dense<Companion<DType::float64>> open_times(const Dense<Companion<DType::float64>>&,
+                                                     const Leaves<DType::float64>&);
+template Dense<Companion<DType::float32>> open_times_transposed(const Dense<Companion<DType::float32>>&,
+                                                                const Leaves<DType::float32>&);
+template Dense<Companion<DType::float64>> open_times_transposed(const Dense<Companion<DType::float64>>&,
+                                                                const Leaves<DType::float64>&);
 
 }  // namespace fractus::oracle

@@ -52,6 +52,7 @@ class Dense<Companion<judged>> {
 
   std::size_t rows() const { return n.size(); }
   std::size_t columns() const { return columns_; }
+  Row<Companion<judged>> row(std::size_t r) const;
   void set_row(std::size_t r, const Row<Companion<judged>>& x);
 
   std::vector<Base<judged>> v;
@@ -75,5 +76,16 @@ template <DType judged>
 Stored<judged> times(const Dense<Companion<judged>>& a, const Leaves<judged>& b, std::size_t additions, int threads);
 template <DType judged>
 Stored<judged> transposed_times(const Dense<Companion<judged>>& a, const Leaves<judged>& b, int threads);
+
+// a^T b where both carry errors: the gradient of a matrix, a sum over the rows.
+template <DType judged>
+Stored<judged> transposed_times(const Dense<Companion<judged>>& a, const Dense<Companion<judged>>& b, int threads);
+
+// a b and a b^T on the calling thread, still polynomials: m, n and e go on, so that what a further product makes of
+// them is bounded in every association, a kernel's that contracts two matrices of leaves first included.
+template <DType judged>
+Dense<Companion<judged>> open_times(const Dense<Companion<judged>>& a, const Leaves<judged>& b);
+template <DType judged>
+Dense<Companion<judged>> open_times_transposed(const Dense<Companion<judged>>& a, const Leaves<judged>& b);
 
 }  // namespace fractus::oracle

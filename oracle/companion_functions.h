@@ -23,12 +23,6 @@ inline constexpr double rotated_roundings = 2 * trigonometric_roundings + 2;
 // The base's own value of a derivative, on top of what the interval adds.
 inline constexpr double slope_slack = 0x1p-40;
 
-// x as a number of the kernel's own: what is made of it knows its error, and not the sums behind it.
-template <DType judged>
-Companion<judged> computed(const Companion<judged>& x) {
-  return {x.v, magnitude(x.v), 0, error(x), std::max(magnitude(x.v), 1.0)};
-}
-
 // f with |f(x) - f(v)| <= moved. A result below the normal range may be flushed to 0.
 template <DType judged>
 Companion<judged> stepped(Base<judged> v, double roundings, double moved) {
@@ -98,8 +92,14 @@ Companion<judged> atan2(const Companion<judged>& y, const Companion<judged>& x) 
 // A kernel may hold the unit vector (x/r, y/r) in the angle's place. Its derivative goes there through
 // (x-bar r^2 - (x-bar x + y-bar y) x)/r^3, which is that of the angle with a radial part that cancels: m has both, as
 // (|x| + |y|)/r^2 >= 1/r, twice since |x-bar| (1 + x^2/r^2) is at most twice |x-bar|.
+// x and y are numbers that every kernel has, so what cancelled in their sums is not in m: of many phases all around the
+// circle hardly anything may be left.
 template <DType judged>
-AngleGradient<Companion<judged>> angle_gradient(const Companion<judged>& y, const Companion<judged>& x) {
+AngleGradient<Companion<judged>> angle_gradient(const Companion<judged>& sum_y, const Companion<judged>& sum_x) {
+  const auto closed = [](const Companion<judged>& a) {
+    return Companion<judged>{a.v, magnitude(a.v), 0, error(a), std::max(a.w, magnitude(a.v))};
+  };
+  const Companion<judged> y = closed(sum_y), x = closed(sum_x);
   const Companion<judged> square = x * x + y * y;
   AngleGradient<Companion<judged>> gradient{x / square, -(y / square)};
   const double m = 2 * (gradient.x.m + gradient.y.m), n = gradient.y.n + 2 * trigonometric_roundings;

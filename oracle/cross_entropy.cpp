@@ -20,9 +20,10 @@ struct Call {
 };
 
 Call call_of(const Question& question) {
-  if (question.inputs.size() < 3 || !question.inputs[0] || !question.inputs[1] || !question.inputs[2])
+  const std::vector<std::optional<Array>>& inputs = question.borrowed ? *question.borrowed : question.inputs;
+  if (inputs.size() < 3 || !inputs[0] || !inputs[1] || !inputs[2])
     throw std::invalid_argument("cross_entropy: h, W and targets are all needed");
-  const Array &h = *question.inputs[0], &W = *question.inputs[1], &targets = *question.inputs[2];
+  const Array &h = *inputs[0], &W = *inputs[1], &targets = *inputs[2];
   if (h.shape.size() != 2 || W.shape.size() != 2 || h.shape[1] != W.shape[1] || targets.shape != Shape{h.shape[0]} ||
       h.values.empty() || W.values.empty())
     throw std::invalid_argument("cross_entropy: shapes " + to_string(h.shape) + ", " + to_string(W.shape) + " and " +

@@ -14,7 +14,8 @@ namespace fractus::oracle::cross_entropy {
 struct Question {
   DType dtype = DType::float32;              // float32 or float64: the judged type
   std::vector<std::optional<Array>> inputs;  // h (N,d), W (V,d), targets (N) in [0,V): all present, nothing empty
-  std::optional<Array> cotangent;            // of the loss, shape {}; absent: no gradients
+  const std::vector<std::optional<Array>>* borrowed = nullptr;  // in the place of inputs, which take half a gigabyte
+  std::optional<Array> cotangent;                               // of the loss, shape {}; absent: no gradients
   std::int64_t add_depth = 0;  // the longest chain of additions that the judged form declares of a sum over the
                                // vocabulary; 0: any order
   int threads = 1;

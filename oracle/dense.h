@@ -85,4 +85,14 @@ Dense<R> transposed_times(const Dense<R>& a, const Dense<R>& b, int threads) {
   return result;
 }
 
+// a b and a b^T that go on into further products: only a type that counts roundings cares for the difference.
+template <class R>
+Dense<R> open_times(const Dense<R>& a, const Dense<R>& b) {
+  return times(a, b, 0, 1);
+}
+template <class R>
+Dense<R> open_times_transposed(const Dense<R>& a, const Dense<R>& b) {
+  return times_transposed(a, b, 1);
+}
+
 }  // namespace fractus::oracle

@@ -38,12 +38,13 @@ void may_be_in_logs(std::vector<Taped<R>>& l) {
   for (std::size_t e = 0; e < l.size(); ++e) l[e].value = values[e];
 }
 
-// A constant that a kernel has from up to three numbers of its own type: kappa / temperature.
+// kappa / temperature, which a kernel has from up to three numbers of its own type. The quotient is R's own: double's
+// would be off by more than what a wider base takes as known.
 template <class R>
-R rounded_constant(double x) {
-  R constant(x);
-  may_add(constant, 3);
-  return constant;
+R steepness_of(double kappa, double temperature) {
+  R quotient = R(kappa) / R(temperature);
+  may_add(quotient, 1);
+  return quotient;
 }
 
 // The circular mean of a token's phases, on the circle.

@@ -13,6 +13,7 @@ Property gradients_property();
 Property carry_property();
 Property choices_property();
 Property repeat_property();
+Property recompute_property();
 Property memory_property();
 Property law_property();
 

@@ -81,6 +81,8 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
 Outcome outputs_against(const oracle::Expected& expected, const Answer& answer) {
   Outcome outcome;
   outcome.choices_in_doubt = static_cast<std::int64_t>(expected.choices_in_doubt);
+  outcome.choices_flipped = static_cast<std::int64_t>(expected.choices_flipped);
+  outcome.flip_moves = expected.flip_moves;
   for (std::size_t i = 0; i < expected.outputs.size(); ++i)
     compare_tensor(expected, expected.outputs[i], expected.outputs[i], answer.outputs[i].values, outcome);
   return outcome;
@@ -185,7 +187,8 @@ Outcome compare(Expectation& expectation, const Answer& answer) {
   if (!expectation.driver().expected) return compare_draw(expectation, answer);
   const auto expected = expectation.expected(answer);
   // Choices that the outputs have settled stay open for the gradients, unless it is the outputs that show them.
-  const bool settled = expected->choices_in_doubt == 0 || expectation.driver().choices_shown;
+  const Driver& driver = expectation.driver();
+  const bool settled = expected->choices_in_doubt == 0 || driver.choices_shown || driver.choices_settled;
   const auto open = settled ? expected : expectation.either(answer.add_depth);
   Outcome outcome = outputs_against(*expected, answer);
   const Case& c = expectation.of();
@@ -251,6 +254,8 @@ void merge(Outcome& a, Outcome b) {
   a.elements += b.elements;
   a.undecidable += b.undecidable;
   a.choices_in_doubt += b.choices_in_doubt;
+  a.choices_flipped += b.choices_flipped;
+  a.flip_moves = std::max(a.flip_moves, b.flip_moves);
   a.bit_equal += b.bit_equal;
   if (a.note.empty()) a.note = std::move(b.note);
 }

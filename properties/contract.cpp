@@ -21,7 +21,23 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   std::vector<Case> cases;
   const std::vector<Dims> shapes = driver.shapes(settings.block);
   for (DType dtype : settings.dtypes) {
-    std::size_t turn = 0;
+    std::size_t turn = 0, turn_of_padded = 0;
+    // Against the presence of each optional input, with a backward and without.
+    const auto lay_out = [&](Layout layout, std::size_t& its_turn) {
+      for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
+        for (bool backward : {true, false}) {
+          Case c = base_case(driver, self, dtype, shapes[its_turn++ % shapes.size()], driver.smooth_fills.front());
+          if (backward) c.cotangents = output_names(driver);
+          if (layout != Layout::contiguous)
+            for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = layout;
+          c.absent = absent;
+          cases.push_back(c);
+          if (backward && absent.empty()) {
+            c.dims = driver.live_slice;
+            cases.push_back(c);
+          }
+        }
+    };
     // The shortest call of all, where a shortcut tempts: one step, without what is optional.
     if (!driver.growing_symbol.empty())
       for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
@@ -48,21 +64,8 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
           cases.push_back(c);
         }
     }
-    // Layouts against the presence of each optional input, with a backward and without.
     for (Layout layout : all_layouts)
-      for (const auto& absent : {std::vector<std::string>{}, optional_inputs(driver)})
-        for (bool backward : {true, false}) {
-          Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
-          if (backward) c.cotangents = output_names(driver);
-          if (layout != Layout::contiguous)
-            for (const std::string& tensor : laid_out(driver, c)) c.layouts[tensor] = layout;
-          c.absent = absent;
-          cases.push_back(c);
-          if (backward && absent.empty()) {
-            c.dims = driver.live_slice;
-            cases.push_back(c);
-          }
-        }
+      if (layout != Layout::padded) lay_out(layout, turn);
     for (const std::string& only : optional_inputs(driver)) {
       Case c = base_case(driver, self, dtype, shapes[turn++ % shapes.size()], driver.smooth_fills.front());
       c.absent = {only};
@@ -78,6 +81,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       }
       cases.push_back(c);
     }
+    lay_out(Layout::padded, turn_of_padded);  // last, so that the cases before keep their shapes and seeds
   }
   return cases;
 }

@@ -87,7 +87,9 @@ Coverage blank_coverage(const Driver& driver, const PlanSettings& settings) {
     if (settings.block > 2) require(driver.sequence_symbol + " short of a block");
   }
   if (!driver.batch_symbol.empty())
-    for (const char* groups : {"= 0", "= 1", "> 1"}) require(driver.batch_symbol + " " + groups);
+    for (const char* groups : {"= 0", "= 1", "> 1"})
+      if (groups != std::string_view("= 0") || contains(driver.may_be_empty, driver.batch_symbol))
+        require(driver.batch_symbol + " " + groups);
   for (const Violation& violation : driver.violations) require("refusal of " + violation.name);
   if (driver.law)
     for (const char* variant : {"small", "large", "pairs", "seeds"}) require(std::string("law of draws, ") + variant);

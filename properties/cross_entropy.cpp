@@ -45,14 +45,47 @@ Problem first_rows(Problem problem, std::int64_t count) {
   return problem;
 }
 
-// One row more, whose target is the one that torch leaves out.
-Problem with_ignored_row(Problem problem, std::uint64_t) {
+// One row more or three, whose target is the one that torch leaves out: so many that a chunk may hold no other.
+Problem with_ignored_rows(Problem problem, std::uint64_t seed) {
   Array &h = *problem.inputs[0], &targets = *problem.inputs[2];
-  const std::vector<double> first(h.values.begin(), h.values.begin() + h.shape[1]);
-  h.values.insert(h.values.end(), first.begin(), first.end());
-  targets.values.push_back(ignored_target);
-  h.shape[0] = ++targets.shape[0];
+  const auto N = static_cast<std::uint64_t>(h.shape[0]);
+  const auto at = static_cast<std::ptrdiff_t>(seed / 2 % (N + 1)), d = static_cast<std::ptrdiff_t>(h.shape[1]);
+  const std::vector<double> first(h.values.begin(), h.values.begin() + d);
+  for (int rows = seed % 2 == 0 ? 1 : 3; rows > 0; --rows) {
+    h.values.insert(h.values.begin() + at * d, first.begin(), first.end());
+    targets.values.insert(targets.values.begin() + at, ignored_target);
+  }
+  h.shape[0] = targets.shape[0] = static_cast<std::int64_t>(targets.values.size());
   return problem;
+}
+
+bool is_ignored(const Problem& problem, std::size_t row) { return problem.inputs[2]->values[row] == ignored_target; }
+
+Problem without_ignored_rows(Problem problem) {
+  Array &h = *problem.inputs[0], &targets = *problem.inputs[2];
+  const auto d = static_cast<std::ptrdiff_t>(h.shape[1]);
+  for (std::size_t n = targets.values.size(); n-- > 0;)
+    if (is_ignored(problem, n)) {
+      const auto row = static_cast<std::ptrdiff_t>(n);
+      h.values.erase(h.values.begin() + row * d, h.values.begin() + (row + 1) * d);
+      targets.values.erase(targets.values.begin() + row);
+    }
+  h.shape[0] = targets.shape[0] = static_cast<std::int64_t>(targets.values.size());
+  return problem;
+}
+
+// Nothing flows back to a row that is left out.
+oracle::Expected with_rows_of_zeros(oracle::Expected expected, const Problem& spoiled) {
+  if (expected.gradients.empty() || !expected.gradients[0]) return expected;
+  oracle::ExpectedTensor& dh = *expected.gradients[0];
+  const auto d = static_cast<std::size_t>(dh.shape[1]);
+  for (std::size_t n = 0; n < spoiled.inputs[2]->values.size(); ++n)
+    if (is_ignored(spoiled, n))
+      for (std::vector<double>* part : {&dh.value, &dh.remainder, &dh.tolerance})
+        if (part != &dh.remainder || !part->empty())
+          part->insert(part->begin() + static_cast<std::ptrdiff_t>(n * d), d, 0.0);
+  dh.shape[0] = spoiled.inputs[0]->shape[0];
+  return expected;
 }
 
 std::vector<Violation> violations() {
@@ -66,11 +99,19 @@ std::vector<Violation> violations() {
   return {
       {.name = "target_V", .text = "a target of V", .spoiled = target(vocabulary)},
       {.name = "target_minus_1", .text = "a target of -1", .spoiled = target([](const Problem&) { return -1.0; })},
+      {.name = "target_minus_101", .text = "a target of -101", .spoiled = target([](const Problem&) {
+                                                                 return -101.0;
+                                                               })},
+      {.name = "target_far_below", .text = "a target of -2^40", .spoiled = target([](const Problem&) {
+                                                                  return -0x1p40;
+                                                                })},
       {.name = "target_huge", .text = "a target of 2^40", .spoiled = target([](const Problem&) { return 0x1p40; })},
       {.name = "target_ignored",
        .text = "a target of -100",
-       .spoiled = with_ignored_row,
-       .same_as = [](Problem problem) { return first_rows(problem, problem.inputs[0]->shape[0] - 1); }},
+       .spoiled = with_ignored_rows,
+       .same_as = without_ignored_rows,
+       .restored = with_rows_of_zeros,
+       .allowed = "left out of sum and mean, as the contract allows"},
       {.name = "no_rows",
        .text = "N = 0",
        .spoiled = [](Problem problem, std::uint64_t) { return first_rows(std::move(problem), 0); }},
@@ -93,12 +134,13 @@ std::vector<Violation> violations() {
            [](Problem problem) {
              problem.scalars["ce_chunk"] = 0;
              return problem;
-           }},
+           },
+       .allowed = "taken for 0"},
   };
 }
 
 oracle::cross_entropy::Question question_of(const Problem& problem, DType dtype) {
-  return {.dtype = dtype, .inputs = problem.inputs, .cotangent = problem.cotangents.at(0)};
+  return {.dtype = dtype, .borrowed = &problem.inputs, .cotangent = problem.cotangents.at(0)};
 }
 
 oracle::Expected expected(const Problem& problem, DType dtype, const Judged& judged) {

@@ -171,6 +171,21 @@ void magnitudes(Draft& x, Random& random) {
   x.g *= std::exp2(static_cast<double>(random.integer(-20, 20)));
 }
 
+// All targets different, as far as there are tokens for that.
+void distinct_targets(Draft& x, Random& random) {
+  ordinary(x, random);
+  const std::int64_t first = random.integer(0, x.V - 1);
+  for (std::int64_t n = 0; n < x.N; ++n) x.target(n) = static_cast<double>((first + n) % x.V);
+}
+
+// Among ordinary numbers some that are next to nothing, of either tensor.
+void tiny_entries(Draft& x, Random& random) {
+  ordinary(x, random);
+  for (Array* array : {&x.h, &x.W})
+    for (double& value : array->values)
+      if (random.chance(0.1)) value *= std::exp2(-static_cast<double>(random.integer(30, 100)));
+}
+
 using Filler = void (*)(Draft&, Random&);
 const std::vector<std::pair<std::string, Filler>>& fillers() {
   static const std::vector<std::pair<std::string, Filler>> all{
@@ -193,6 +208,8 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
       {"zero_cotangent", zero_cotangent},
       {"sparse", sparse},
       {"magnitudes", magnitudes},
+      {"distinct_targets", distinct_targets},
+      {"tiny_entries", tiny_entries},
   };
   return all;
 }

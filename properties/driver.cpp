@@ -2,6 +2,9 @@
 
 namespace fractus {
 
+namespace block_core {
+const Driver& driver();
+}
 namespace cross_entropy {
 const Driver& driver();
 }
@@ -9,6 +12,9 @@ namespace kuramoto {
 const Driver& driver();
 }
 namespace linear_attention {
+const Driver& driver();
+}
+namespace moe {
 const Driver& driver();
 }
 namespace moe_gate {
@@ -19,8 +25,9 @@ const Driver& driver();
 }
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all{&linear_attention::driver(), &cross_entropy::driver(),
-                                              &sample_tokens::driver(), &moe_gate::driver(), &kuramoto::driver()};
+  static const std::vector<const Driver*> all{
+      &linear_attention::driver(), &cross_entropy::driver(), &sample_tokens::driver(), &moe_gate::driver(),
+      &kuramoto::driver(),         &moe::driver(),           &block_core::driver()};
   return all;
 }
 

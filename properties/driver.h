@@ -45,7 +45,10 @@ struct Violation {
   std::string text;  // what is wrong with the input: "a target of V"
   std::function<Problem(Problem, std::uint64_t seed)> spoiled;
   std::function<Problem(Problem)> same_as;  // of the spoiled one: a right answer is that of this problem; may be empty
-  bool may_be_nan = false;                  // a result that is NaN throughout hides nothing
+  // The definition's answer to that problem, in the shapes of the spoiled one; empty where they are the same.
+  std::function<oracle::Expected(oracle::Expected, const Problem& spoiled)> restored;
+  std::string allowed;      // what a form does that answers so: "left out of sum and mean"
+  bool may_be_nan = false;  // a result that is NaN throughout hides nothing
 };
 
 // Memory beside inputs and outputs that may not grow with one extent: from `few` of it to as many as a case has by no
@@ -79,6 +82,8 @@ struct Driver {
   // The outputs themselves show each choice, and the order of what was chosen, even where there is no doubt: what comes
   // behind is that of the answer's own, gradients included.
   bool choices_shown = false;
+  // The outputs settle those that are in doubt for what comes behind, gradients included, without showing them.
+  bool choices_settled = false;
   std::string batch_symbol;               // the extent whose entries know nothing of each other; may be empty
   std::string sequence_symbol;            // the extent that a carry splits, "T"; empty where nothing is carried
   std::string growing_symbol;             // the extent that changes from call to call in a training run

@@ -32,6 +32,12 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       c.variant = "flat";
       if (backward) c.cotangents = output_names(driver);
       cases.push_back(c);
+      if (!backward) continue;
+      for (const TensorSpec& spec : driver.contract->inputs)  // a form may go another way for each
+        if (spec.differentiable) {
+          c.frozen = {spec.name};
+          cases.push_back(c);
+        }
     }
   for (bool backward : {false, true}) {
     if (backward && output_names(driver).empty()) continue;

@@ -100,9 +100,10 @@ const oracle::Law& Expectation::law() {
 const std::vector<Property>& properties() {
   // In the order in which they run: those that aim come before those that search, so that most known-wrong forms are
   // caught, and cost nothing more, before the long ones begin.
-  static const std::vector<Property> all{
-      contract_property(), domain_property(),    exact_property(), choices_property(), repeat_property(),
-      rounding_property(), gradients_property(), carry_property(), memory_property(),  law_property()};
+  static const std::vector<Property> all{contract_property(), domain_property(),    exact_property(),
+                                         choices_property(),  repeat_property(),    recompute_property(),
+                                         rounding_property(), gradients_property(), carry_property(),
+                                         memory_property(),   law_property()};
   return all;
 }
 

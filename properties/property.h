@@ -27,8 +27,11 @@ struct Subject {
   bool bit_equal_neighbours = false;
   std::function<Answer(const Call&)> call;  // in the process that has served all earlier calls
   std::function<std::vector<Answer>(const std::vector<Call>&)> call_fresh;  // all in one process that is theirs alone
+  std::function<Answer(const Call&)> call_elsewhere;  // where its code has been loaded anew, as in another training run
   // All forwards, then all backwards, the last call's first or in order; results are read when all have run.
   std::function<std::vector<Answer>(const std::vector<Call>&, bool last_first)> call_together;
+  // The same call of the form that this one runs again in its backward (Declarations::recomputes); empty: none.
+  std::function<Answer(const Call&)> call_plain;
   // What the form says it holds beside inputs and outputs.
   std::function<Declared(const Dims&)> declared_elements;
 };
@@ -52,9 +55,11 @@ struct Outcome {
   std::int64_t elements = 0;
   std::int64_t undecidable = 0;
   std::int64_t choices_in_doubt = 0;
-  std::int64_t bit_equal = 0;    // elements demanded, and found, equal to the last bit
-  std::optional<double> escape;  // Problem::escape, of what was found bit-equal
-  std::string note;              // a measured fact worth a line in the report
+  std::int64_t choices_flipped = 0;  // oracle::Expected::choices_flipped
+  double flip_moves = 0;             // oracle::Expected::flip_moves, the largest
+  std::int64_t bit_equal = 0;        // elements demanded, and found, equal to the last bit
+  std::optional<double> escape;      // Problem::escape, of what was found bit-equal
+  std::string note;                  // a measured fact worth a line in the report
 };
 
 // The case's fill; what its layouts make share memory has one value.
@@ -114,6 +119,7 @@ struct Property {
   std::function<rc::Gen<Case>(const Driver&, const PlanSettings&)> random;  // more of them; empty where none are drawn
   std::function<Outcome(Expectation&, const Subject&)> check;
   bool compared_with_known_good = false;  // the second, tighter line holds here
+  bool of_recompute = false;              // it is about forms that declare what they run again, and no others
   int patience = 800;                     // checks that shrinking may make; most take a millisecond or a few
 };
 

@@ -18,12 +18,13 @@ constexpr const char* self = "repeat";
 // layers, microbatches: several calls run forward before the first runs backward, last first as the layers of a model
 // do or in order as microbatches may. A kernel that keeps what its backward needs, or its result, in one place for all
 // calls is right in each call alone.
-const std::vector<std::string> variants{"rerun", "after-others", "threads",      "neighbours",
-                                        "graph", "layers",       "microbatches", "no-grad"};
+const std::vector<std::string> variants{"rerun",  "after-others", "threads", "neighbours", "graph",
+                                        "layers", "microbatches", "no-grad", "elsewhere"};
 
 std::vector<std::string> variants_of(const Driver& driver) {
   std::vector<std::string> those = variants;
   if (driver.batch_symbol.empty()) std::erase(those, "neighbours");
+  if (!driver.law) std::erase(those, "elsewhere");  // what is no draw is held to its bound, wherever it runs
   return those;
 }
 
@@ -187,7 +188,14 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     if (!outcome.finding && bit_equal) outcome.finding = differ(first, second, what);
   };
 
-  if (variant == "rerun") {
+  if (variant == "elsewhere") {
+    // A run that is resumed, or another rank, loads the form anew and has the same seed.
+    const Answer there = subject.call_elsewhere(call);
+    if (auto finding = trouble(there)) return {.finding = std::move(finding)};
+    merge(outcome, compare(expectation, there));
+    if (!outcome.finding && subject.bit_equal_reruns)
+      outcome.finding = differ(first, there, "in two processes that have each loaded it");
+  } else if (variant == "rerun") {
     again(call, subject.bit_equal_reruns, "the same call twice");
   } else if (variant == "after-others") {
     merge(outcome, judged_other(expectation, subject, 0));

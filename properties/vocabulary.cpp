@@ -42,6 +42,13 @@ std::vector<Dims> shapes(std::int64_t block) {
         dims(4, 3, 1025, 3),  dims(2, 4, 1500, 1),  dims(5, 2, 2500, 2), dims(2, 3, 5003, 0),  dims(3, 3, 10007, 2),
         dims(4, 2, 70001, 3)})
     list.push_back(one);
+  // Where a kernel may go over to whole vectors or tiles: widths and vocabularies that are powers of two or multiples
+  // of 128, more rows and more chunks than a table has room for.
+  for (const Dims& one :
+       {dims(2, 256, 19, 1), dims(3, 512, 21, 2), dims(2, 768, 10, 0), dims(3, 1024, 12, 2), dims(3, 2, 1024, 2),
+        dims(2, 3, 2048, 1), dims(2, 4, 4096, 0), dims(5, 2, 384, 2), dims(2, 5, 768, 1), dims(2051, 2, 5, 512),
+        dims(300, 1, 4, 1), dims(520, 2, 3, 2), dims(290, 128, 9, 64)})
+    list.push_back(one);
   return list;
 }
 
@@ -50,15 +57,19 @@ rc::Gen<Dims> random_shape(std::int64_t block) {
   const auto border =
       rc::gen::map(rc::gen::pair(inRange<std::int64_t>(1, 4), inRange<std::int64_t>(-1, 2)),
                    [block](const auto& p) { return std::max<std::int64_t>(1, p.first * block + p.second); });
-  const auto vocabulary = rc::gen::weightedOneOf<std::int64_t>({{3, inRange<std::int64_t>(1, 40)},
-                                                                {3, inRange<std::int64_t>(1, 2 * block + 2)},
-                                                                {2, border},
-                                                                {1, inRange<std::int64_t>(200, 3000)}});
+  const auto vocabulary =
+      rc::gen::weightedOneOf<std::int64_t>({{3, inRange<std::int64_t>(1, 40)},
+                                            {3, inRange<std::int64_t>(1, 2 * block + 2)},
+                                            {2, border},
+                                            {1, inRange<std::int64_t>(200, 3000)},
+                                            {1, rc::gen::element<std::int64_t>(128, 256, 384, 512, 1024, 1152, 2048)}});
   const auto rows = rc::gen::weightedOneOf<std::int64_t>({{4, inRange<std::int64_t>(1, 12)},
                                                           {3, rc::gen::element<std::int64_t>(1, 2, 4, 8, 16, 32)},
                                                           {1, inRange<std::int64_t>(12, 80)}});
-  const auto width = rc::gen::weightedOneOf<std::int64_t>(
-      {{9, rc::gen::element<std::int64_t>(1, 2, 3, 4, 5, 8, 8, 12, 16)}, {1, inRange<std::int64_t>(17, 80)}});
+  const auto width =
+      rc::gen::weightedOneOf<std::int64_t>({{18, rc::gen::element<std::int64_t>(1, 2, 3, 4, 5, 8, 8, 12, 16)},
+                                            {2, inRange<std::int64_t>(17, 80)},
+                                            {1, rc::gen::element<std::int64_t>(128, 192, 256, 512)}});
   const auto chunk = rc::gen::weightedOneOf<std::int64_t>(
       {{1, rc::gen::just<std::int64_t>(0)}, {5, inRange<std::int64_t>(1, 14)}, {1, rc::gen::just(far_above)}});
   return rc::gen::map(rc::gen::tuple(rows, width, vocabulary, chunk), [](const auto& t) {

@@ -9,23 +9,41 @@
 #include <stdexcept>
 
 #include "contracts/form.h"
+#include "reference/parts.h"
 
-namespace fractus::kuramoto {
+namespace fractus {
+namespace reference {
+
+using at::Tensor;
+
+Tensor oscillate(const Tensor& hidden, const Oscillators& of, double steps, double dt, double damping) {
+  constexpr double turn = 2 * std::numbers::pi;
+  const auto oscillators = static_cast<double>(of.omega.size(0));
+  const auto coupled = [&](const Tensor& x) { return at::matmul(at::matmul(x, of.U) * of.lambda, of.U.t()); };
+  const auto f = [&](const Tensor& theta) {
+    const Tensor sine = theta.sin(), cosine = theta.cos();
+    return of.omega - damping * theta + cosine * coupled(sine) - sine * coupled(cosine);
+  };
+  const Tensor offsets = at::arange(of.omega.size(0), hidden.options()) / oscillators * turn;
+  Tensor theta = at::remainder(hidden.mean(-1, /*keepdim=*/true) * turn + offsets, turn);
+  for (double step = 0; step < steps; ++step) {
+    const Tensor k1 = f(theta);
+    const Tensor k2 = f(theta + dt / 2 * k1);
+    const Tensor k3 = f(theta + dt / 2 * k2);
+    const Tensor k4 = f(theta + dt * k3);
+    theta = at::remainder(theta + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4), turn);
+  }
+  return theta;
+}
+
+}  // namespace reference
+
+namespace kuramoto {
 namespace {
 
 using at::Tensor;
 
-constexpr double turn = 2 * std::numbers::pi;
-
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument("kuramoto: " + what); }
-
-// `row` says what the outermost dimensions count: a row of the whole batch, an oscillator.
-void check_finite(const std::string& name, const Tensor& tensor, const std::string& row) {
-  const Tensor bad = tensor.detach().isfinite().all(-1).logical_not().flatten().nonzero();
-  if (bad.numel() > 0)
-    refuse(fmt::format("{}: wanted finite values, got one that is not in {} {}", name, row,
-                       bad[0][0].item<std::int64_t>()));
-}
 
 void check(const Tensors& inputs, const Scalars& scalars) {
   check_inputs(contract(), inputs);
@@ -36,34 +54,16 @@ void check(const Tensors& inputs, const Scalars& scalars) {
   for (const char* name : {"dt", "damping"})
     if (!std::isfinite(scalars.at(name)))
       refuse(fmt::format("{}: wanted a finite number, got {}", name, scalars.at(name)));
-  check_finite("hidden", inputs[0], "row");
-  check_finite("omega", inputs[1].unsqueeze(1), "oscillator");
-  check_finite("coupling_u", inputs[2], "oscillator");
-  check_finite("coupling_lambda", inputs[3].unsqueeze(1), "rank");
+  reference::check_finite("kuramoto", "hidden", inputs[0], "row");
+  reference::check_finite("kuramoto", "omega", inputs[1].unsqueeze(1), "oscillator");
+  reference::check_finite("kuramoto", "coupling_u", inputs[2], "oscillator");
+  reference::check_finite("kuramoto", "coupling_lambda", inputs[3].unsqueeze(1), "rank");
 }
 
 Tensors kuramoto_staged(const Tensors& inputs, const Scalars& scalars, const Settings&) {
   check(inputs, scalars);
-  const Tensor &hidden = inputs[0], &omega = inputs[1], &U = inputs[2], &lambda = inputs[3];
-  const double dt = scalars.at("dt"), damping = scalars.at("damping");
-  const std::int64_t oscillators = omega.size(0);
-
-  const auto coupled = [&](const Tensor& x) { return at::matmul(at::matmul(x, U) * lambda, U.t()); };
-  const auto f = [&](const Tensor& theta) {
-    const Tensor sine = theta.sin(), cosine = theta.cos();
-    return omega - damping * theta + cosine * coupled(sine) - sine * coupled(cosine);
-  };
-
-  const Tensor offsets = at::arange(oscillators, hidden.options()) / static_cast<double>(oscillators) * turn;
-  Tensor theta = at::remainder(hidden.mean(-1, /*keepdim=*/true) * turn + offsets, turn);
-  for (double step = 0; step < scalars.at("n_steps"); ++step) {
-    const Tensor k1 = f(theta);
-    const Tensor k2 = f(theta + dt / 2 * k1);
-    const Tensor k3 = f(theta + dt / 2 * k2);
-    const Tensor k4 = f(theta + dt * k3);
-    theta = at::remainder(theta + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4), turn);
-  }
-  return {theta};
+  return {reference::oscillate(inputs[0], {inputs[1], inputs[2], inputs[3]}, scalars.at("n_steps"), scalars.at("dt"),
+                               scalars.at("damping"))};
 }
 
 const Registration registered{{
@@ -75,4 +75,5 @@ const Registration registered{{
 }};
 
 }  // namespace
-}  // namespace fractus::kuramoto
+}  // namespace kuramoto
+}  // namespace fractus

@@ -40,6 +40,8 @@ json to_json(const PropertyResult& p) {
          {"elements", p.elements},
          {"undecidable", p.undecidable},
          {"choices_in_doubt", p.choices_in_doubt},
+         {"choices_flipped", p.choices_flipped},
+         {"flip_moves", number(p.flip_moves)},
          {"bit_equal", p.bit_equal},
          {"escape", p.escape},
          {"waived", p.waived},
@@ -132,6 +134,7 @@ json to_json(const Result& result) {
          {"candidate_output", result.candidate_output},
          {"started", result.started},
          {"seconds", result.seconds}};
+  if (!result.recomputes.empty()) j["recomputes"] = result.recomputes;
   j["properties"] = json::array();
   for (const PropertyResult& property : result.properties) j["properties"].push_back(to_json(property));
   if (result.reference) j["reference"] = to_json(result, *result.reference);

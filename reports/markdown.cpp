@@ -54,6 +54,12 @@ void add_properties(std::string& page, const Result& result) {
   page += "\n";
   for (const PropertyResult& p : result.properties) {
     page += fmt::format("- **{}**: {}.", p.name, p.proves);
+    if (p.flip_moves > 0)
+      page += fmt::format(
+          " Of {} choices in doubt the form took {} otherwise than the definition; one that goes the other way moves "
+          "an "
+          "output by up to {:.3g}.",
+          p.choices_in_doubt, p.choices_flipped, p.flip_moves);
     if (p.escape > 0)
       page += fmt::format(
           " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with "
@@ -174,6 +180,7 @@ std::string to_markdown(const Result& result) {
   page += "\n## How to repeat it\n\n";
   std::string command = fmt::format("./fractus-verify --kernel {} --candidate {}", result.kernel,
                                     spelling(result.candidate, result.settings));
+  if (!result.recomputes.empty()) command += fmt::format(" --recompute-of {}", result.recomputes);
   if (result.reference)
     command += fmt::format(" --reference {}", spelling(result.reference->name, result.reference->settings));
   command += fmt::format(" --seed {} --preset {}", result.seed, result.preset);

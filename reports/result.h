@@ -33,6 +33,8 @@ struct PropertyResult {
   std::string verdict = "NOT RUN";  // PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT RUN
   std::int64_t planned = 0, cases = 0;
   std::int64_t elements = 0, undecidable = 0, choices_in_doubt = 0, bit_equal = 0;
+  std::int64_t choices_flipped = 0;  // of those in doubt, where the form did not choose as the definition does
+  double flip_moves = 0;             // the most by which an output moves where a choice in doubt goes the other way
   double escape = 0;  // the largest chance of any of its cases to let a wrong polynomial pass; 0: none is claimed
   std::map<std::string, double> worst_ratio;       // by "dtype tensor": error over tolerance
   std::map<std::string, double> known_good_ratio;  // the same of the known-good forms
@@ -69,6 +71,7 @@ struct Result {
   Verdict verdict = Verdict::undecided;
   std::vector<std::string> reasons;  // one sentence each
   std::string kernel, candidate, summary;
+  std::string recomputes;  // the form that the candidate runs again in its backward; empty: none
   std::map<std::string, std::int64_t> settings;
   int contract_version = 1;
   std::string plan_hash;

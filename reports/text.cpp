@@ -29,10 +29,18 @@ std::string ratio_text(const PropertyResult& p) {
   return fmt::format("at most {:.3g} of the bound", p.worst());
 }
 
+// How much hangs on them is measured, not assumed to be nothing.
+std::string in_doubt(const PropertyResult& p) {
+  std::string text = fmt::format("{} choices in doubt", p.choices_in_doubt);
+  if (p.choices_flipped > 0) text += fmt::format(", {} of them taken otherwise", p.choices_flipped);
+  if (p.flip_moves > 0) text += fmt::format(" (a flip moves an output by up to {:.2g})", p.flip_moves);
+  return text;
+}
+
 std::string facts_of(const PropertyResult& p) {
   std::vector<std::string> facts;
   if (const std::string ratio = ratio_text(p); !ratio.empty()) facts.push_back(ratio);
-  if (p.choices_in_doubt > 0) facts.push_back(fmt::format("{} choices in doubt", p.choices_in_doubt));
+  if (p.choices_in_doubt > 0) facts.push_back(in_doubt(p));
   if (p.undecidable > 0)
     facts.push_back(fmt::format("{:.2g} % undecidable",
                                 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements)));
@@ -117,6 +125,7 @@ std::string to_text(const Result& result, bool colour) {
   std::string text;
   const auto line = [&text](const std::string& words) { text += words + "\n"; };
   line(fmt::format("{} {}{}", result.kernel, result.candidate, settings_text(result.settings)));
+  if (!result.recomputes.empty()) line(fmt::format("runs {} again in its backward", result.recomputes));
   if (result.reference)
     line(fmt::format("against {}{}", result.reference->name, settings_text(result.reference->settings)));
   line(fmt::format("plan {}  seed {}  preset {}  {}", result.plan_hash.substr(0, 16), result.seed, result.preset,

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "candidates/kuramoto/fused.h"
 #include "contracts/form.h"
 #include "contracts/kuramoto.h"
 
@@ -153,7 +154,7 @@ struct Fused : torch::autograd::Function<Fused> {
 
 Tensors run(const Tensors& inputs, const Scalars& scalars, const Settings&) {
   const Settled how = checked(inputs, scalars);
-  return {Fused::apply(inputs[0], inputs[1], inputs[2], inputs[3], how.steps, how.dt, how.damping)};
+  return {oscillate(inputs[0], inputs[1], inputs[2], inputs[3], how.steps, how.dt, how.damping)};
 }
 
 const Registration registered{{
@@ -165,4 +166,10 @@ const Registration registered{{
 }};
 
 }  // namespace
+
+Tensor oscillate(const Tensor& hidden, const Tensor& omega, const Tensor& coupling_u, const Tensor& coupling_lambda,
+                 std::int64_t steps, double dt, double damping) {
+  return Fused::apply(hidden, omega, coupling_u, coupling_lambda, steps, dt, damping);
+}
+
 }  // namespace fractus::kuramoto

@@ -237,6 +237,7 @@ void run_forward(const Problem& problem, bool checked, Outcome& outcome) {
   outcome.forward_seconds = seconds_since(start);
   outcome.seconds = outcome.forward_seconds;
   outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs));
+  outcome.saved_bytes = std::max<std::int64_t>(0, live_bytes() - held - held_bytes(outcome.outputs));
   if (checked) {
     if (problem.watch_memory) outcome.resident_growth_bytes = status_bytes("VmHWM") - resident;
     check_inputs_untouched(problem, inputs, outcome);

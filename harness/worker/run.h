@@ -49,6 +49,7 @@ struct Outcome {
   double seconds = 0;
   double forward_seconds = 0;
   std::int64_t forward_peak_extra_bytes = 0;
+  std::int64_t saved_bytes = 0;
   std::int64_t peak_extra_bytes = 0;
   std::int64_t resident_growth_bytes = 0;
 };

@@ -80,6 +80,7 @@ Json written(const Problem& problem, const Outcome& outcome) {
               {"forward_seconds", outcome.forward_seconds},
               {"peak_extra_bytes", outcome.forward_peak_extra_bytes},
               {"peak_with_backward_bytes", outcome.peak_extra_bytes},
+              {"saved_bytes", outcome.saved_bytes},
               {"resident_growth_bytes", outcome.resident_growth_bytes},
               {"peak_resident_bytes", peak_resident_bytes()}};
   add_depth(problem, answer);

@@ -53,7 +53,8 @@ Json describe(const Form& form) {
           {"bit_equal_reruns", form.declares.bit_equal_reruns},
           {"bit_equal_threads", form.declares.bit_equal_threads},
           {"bit_equal_neighbours", form.declares.bit_equal_neighbours},
-          {"declares_memory", static_cast<bool>(form.declares.extra_elements)}};
+          {"declares_memory", static_cast<bool>(form.declares.extra_elements)},
+          {"recomputes", form.declares.recomputes}};
 }
 
 Json describe_forms() {

@@ -65,6 +65,27 @@ class Python(Folder):
             self.assertIn(words, done.stdout)
             self.assertEqual(json.loads((self.folder / "r.json").read_text())["reference"]["name"], reference)
 
+    def test_recompute(self):
+        """A form that runs another one again in its backward is held to that one's bits, and to keep less."""
+        file = HOSTILE.parent / "recompute.py"
+        for name, status, words in (("checkpointed", 2, "partial"), ("keeps_everything", 1, "nothing is saved by it"),
+                                    ("other_bits", 1, "without recompute and with it"),
+                                    ("runs_the_latest", 1, "other calls under way")):
+            done = run("--kernel", "linear_attention", "--candidate", f"{file}:{name}", "--recompute-of", f"{file}:plain", *QUICK, "--only", "recompute",
+                       "--report", self.folder, "--json", self.folder / "r.json")
+            self.assertEqual(done.returncode, status, name + done.stdout + done.stderr)
+            self.assertIn(words, done.stdout)
+            result = json.loads((self.folder / "r.json").read_text())
+            self.assertEqual(result["recomputes"], f"{file}:plain")
+            for witness in (p["witness"] for p in result["properties"] if "witness" in p):
+                self.assertEqual(run("replay", witness["fixture"]).returncode, 1)
+        for arguments, words in ((("--candidate", "chunked", "--only", "recompute"), "say which 'chunked' does with --recompute-of"),
+                                 (("--candidate", "chunked", "--recompute-of", "chunked"), "is the candidate itself"),
+                                 (("--candidate", "chunked", "--recompute-of", "chunkd"), "unknown recompute-of 'chunkd'")):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 64)
+            self.assertIn(words, done.stderr)
+
     def test_fuzz(self):
         self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:right", "--cases", 40).returncode, 0)
         self.assertEqual(run("fuzz", "--candidate", f"{HOSTILE}:raises", "--cases", 40).returncode, 4)

@@ -121,6 +121,7 @@ inline void every_second_target(Inputs& in) {
   in.targets = at::stack({in.targets, (in.targets + 1).remainder(in.W.size(0))}, 1).select(1, 0);
 }
 inline void W_behind_another(Inputs& in) { in.W = at::cat({in.W * 2, in.W}).narrow(0, in.W.size(0), in.W.size(0)); }
+inline void padded_W(Inputs& in) { in.W = at::cat({in.W, in.W * 2}, 1).narrow(1, 0, in.W.size(1)); }
 inline void one_row_for_all(Inputs& in) { in.h = in.h.narrow(0, 0, 1).expand(in.h.sizes()); }
 
 inline const std::vector<Case>& cases() {
@@ -183,6 +184,7 @@ inline const std::vector<Case>& cases() {
       {"column_major_h", 6, 4, 10, 4, at::kDouble, column_major_h},
       {"strided_targets", 6, 4, 10, 4, at::kDouble, every_second_target},
       {"W_behind", 6, 4, 10, 4, at::kDouble, W_behind_another},
+      {"padded_W", 6, 4, 10, 4, at::kDouble, padded_W},
       {"one_row_for_all", 6, 4, 10, 4, at::kDouble, one_row_for_all},
       {"times_minus_3", 6, 4, 10, 4, at::kDouble, nullptr, -3},
       {"times_third", 10, 4, 10, 4, at::kDouble, nullptr, 1.0 / 3},

@@ -191,7 +191,7 @@ TEST(MoeGate, RefusesBadInput) {
     EXPECT_EQ(complaint("", 0, [](Tensors& in) { in[0][1][2][3] = NAN; }),
               "moe_gate: phases: wanted finite values, got one that is not in row 7");
     EXPECT_EQ(complaint("", 0, [](Tensors& in) { in[1][4] = INFINITY; }),
-              "moe_gate: expert_phases: wanted finite values, got inf of expert 4");
+              "moe_gate: expert_phases: wanted finite values, got one that is not in expert 4");
     EXPECT_EQ(complaint("", 0, [](Tensors& in) { in[0] = in[0].narrow(2, 0, 0); }),
               "moe_gate: phases: wanted at least one oscillator, got (2, 5, 0)");
     EXPECT_EQ(complaint("", 0, [](Tensors& in) { in[1] = in[1].narrow(0, 0, 0); }),

@@ -175,6 +175,7 @@ const std::vector<Row>& table() {
       {"wrong_throws_below_eight_tokens", "seven_tokens", "plain"},
       {"wrong_throws_at_chunk_above_rows", "chunk_above_rows", "plain"},
       {"wrong_strides_of_W_ignored", "column_major_W", "plain"},
+      {"wrong_padding_of_W_ignored", "padded_W", "column_major_W"},
       {"wrong_strides_of_h_ignored", "column_major_h", "plain"},
       {"wrong_strides_of_targets_ignored", "strided_targets", "plain"},
       {"wrong_storage_offset_of_W_ignored", "W_behind", "plain"},

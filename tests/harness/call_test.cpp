@@ -18,8 +18,8 @@ std::string breaches(const Answer& answer) {
 
 TEST(Call, BringsValuesThereAndBack) {
   for (const DType dtype : {DType::float32, DType::float64})
-    for (const Layout layout :
-         {Layout::contiguous, Layout::offset, Layout::transposed, Layout::column_major, Layout::sliced}) {
+    for (const Layout layout : {Layout::contiguous, Layout::offset, Layout::transposed, Layout::column_major,
+                                Layout::sliced, Layout::padded}) {
       Call call = example("test_echo", dtype);
       lay_out(call, layout);
       const Answer answer = answer_to(call);
@@ -48,6 +48,7 @@ TEST(Call, LaysTensorsOutAsAsked) {
   EXPECT_EQ(strides(Layout::contiguous), (std::vector<double>{12, 4, 1, 0}));
   EXPECT_EQ(strides(Layout::transposed), (std::vector<double>{4, 8, 1, 0}));
   EXPECT_EQ(strides(Layout::sliced), (std::vector<double>{27, 9, 2, 1}));
+  EXPECT_EQ(strides(Layout::padded), (std::vector<double>{192, 64, 1, 0}));
   EXPECT_EQ(strides(Layout::expanded), (std::vector<double>{0, 4, 1, 0}));
   EXPECT_EQ(strides(Layout::offset), (std::vector<double>{12, 4, 1, 1}));
   EXPECT_EQ(strides(Layout::column_major), (std::vector<double>{12, 1, 3, 0}));
@@ -90,7 +91,8 @@ TEST(Call, GivesGradients) {
     EXPECT_EQ(answer.gradients[0]->values[i], 2 * asked.cotangents[0]->values[i]);
   EXPECT_EQ(answer.gradients[1]->values[4], asked.cotangents[2]->values[0]);
   EXPECT_LT(answer.forward_seconds, answer.seconds);
-  for (const Layout layout : {Layout::offset, Layout::transposed, Layout::column_major, Layout::sliced}) {
+  for (const Layout layout :
+       {Layout::offset, Layout::transposed, Layout::column_major, Layout::sliced, Layout::padded}) {
     Call other = asked;
     lay_out(other, layout);
     EXPECT_EQ(answer_to(other).gradients, answer.gradients);

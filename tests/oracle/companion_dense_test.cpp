@@ -114,6 +114,103 @@ std::string products_are_bounded(const Sizes& s, std::uint64_t seed) {
   return "";
 }
 
+// Rows of drawn numbers that carry errors.
+template <DType judged>
+std::vector<Row<Companion<judged>>> drawn_rows(Values& values, std::size_t N, std::size_t K) {
+  std::vector<Row<Companion<judged>>> rows;
+  for (std::size_t r = 0; r < N; ++r) {
+    const auto v = drawn(values, K, 30, judged), e = drawn(values, K, 30, judged);
+    const double exact = values.chance(0.3) ? 0 : 1, n = std::trunc(values.uniform(0, 20));
+    rows.emplace_back(K);
+    for (std::size_t c = 0; c < K; ++c)
+      rows[r].set(c, {v[c], std::fabs(v[c]) * 1.5, n, exact * std::fabs(e[c]) * 0x1p-20, std::fabs(v[c])});
+  }
+  return rows;
+}
+
+template <DType judged>
+Dense<Companion<judged>> dense(const std::vector<Row<Companion<judged>>>& rows, std::size_t columns) {
+  Dense<Companion<judged>> result(rows.size(), columns);
+  for (std::size_t r = 0; r < rows.size(); ++r) result.set_row(r, rows[r]);
+  return result;
+}
+
+// What stays open has the m, n and e of a plain sum of products, element by element.
+template <DType judged>
+std::string open_products_are_bounded(const Sizes& s, std::uint64_t seed) {
+  using R = Companion<judged>;
+  Values values(seed);
+  const std::vector<Row<R>> rows = drawn_rows<judged>(values, s.N, s.K);
+  const std::vector<double> b = drawn(values, s.K * s.M, 30, judged), bt = drawn(values, s.M * s.K, 30, judged);
+  const Dense<R> a = dense<judged>(rows, s.K);
+  const Dense<R> plain = open_times(a, Leaves<judged>{b.data(), s.K, s.M}),
+                 turned = open_times_transposed(a, Leaves<judged>{bt.data(), s.M, s.K});
+  for (const bool transposed : {false, true}) {
+    // The fullest sum: products with a leaf of 0 round nothing.
+    std::ptrdiff_t terms = 0;
+    for (std::size_t j = 0; j < s.M; ++j) {
+      std::ptrdiff_t of_column = 0;
+      for (std::size_t k = 0; k < s.K; ++k) of_column += (transposed ? bt[j * s.K + k] : b[k * s.M + j]) != 0;
+      terms = std::max(terms, of_column);
+    }
+    for (std::size_t i = 0; i < s.N; ++i) {
+      const Row<R> got = (transposed ? turned : plain).row(i);
+      if (got.n != rows[i].n + 1 + static_cast<double>(terms)) return "n is off";
+      if (got.w < rows[i].w) return "w is off";
+      for (std::size_t j = 0; j < s.M; ++j) {
+        long double v = 0, m = 0, e = 0;
+        for (std::size_t k = 0; k < s.K; ++k) {
+          const double leaf = transposed ? bt[j * s.K + k] : b[k * s.M + j];
+          v += static_cast<long double>(rows[i].v[k]) * leaf;
+          m += static_cast<long double>(rows[i].m[k]) * std::fabs(leaf);
+          e += static_cast<long double>(rows[i].e[k]) * std::fabs(leaf);
+        }
+        const long double floor = floor_of<judged>(s.K, rows[i].w + got.w);
+        if (std::fabs(static_cast<long double>(got.v[j]) - v) > 0x1p-40L * m) return "a value is off";
+        if (auto wrong = compared(got.m[j], m, floor); !wrong.empty()) return "m: " + wrong;
+        if (auto wrong = compared(got.e[j], e, floor); !wrong.empty()) return "e: " + wrong;
+      }
+    }
+  }
+  return "";
+}
+
+// a^T b with errors on both sides.
+template <DType judged>
+std::string gradients_of_matrices_are_bounded(const Sizes& s, std::uint64_t seed) {
+  using R = Companion<judged>;
+  Values values(seed);
+  const std::vector<Row<R>> a = drawn_rows<judged>(values, s.N, s.K), b = drawn_rows<judged>(values, s.N, s.M);
+  const Stored<judged> down = transposed_times(dense<judged>(a, s.K), dense<judged>(b, s.M), 1);
+  double most = 0, most_n = 0;
+  for (std::size_t k = 0; k < s.N; ++k) {
+    most = std::max({most, a[k].w, b[k].w});
+    most_n = std::max(most_n, b[k].n);
+  }
+  const long double floor = floor_of<judged>(2 * s.N + 1, most);  // two products
+  for (std::size_t i = 0; i < s.K; ++i)
+    for (std::size_t j = 0; j < s.M; ++j) {
+      long double v = 0, size = 0, least = 0, at_most = 0;
+      for (std::size_t k = 0; k < s.N; ++k) {
+        const R x = a[k].get(i), y = b[k].get(j);
+        v += static_cast<long double>(x.v) * y.v;
+        const R product = x * y;
+        size += std::fabs(static_cast<long double>(product.v));
+        const auto with = [&](double n) {
+          return gamma<judged>(n + static_cast<double>(s.N)) * static_cast<long double>(product.m + product.e) +
+                 product.e;
+        };
+        least += with(product.n);
+        at_most += with(x.n + most_n + 1);
+      }
+      const auto at = i * s.M + j;
+      if (std::fabs(static_cast<long double>(down.v[at]) - v) > 0x1p-40L * size) return "a value is off";
+      if (static_cast<long double>(down.e[at]) < least) return "a bound is too small";
+      if (static_cast<long double>(down.e[at]) > at_most * 1.01L + floor) return "a bound is far too large";
+    }
+  return "";
+}
+
 Sizes sizes() {
   const auto within = [](int low, int high) {
     return static_cast<std::size_t>(*rc::gen::resize(rc::kNominalSize, rc::gen::inRange(low, high)));
@@ -131,6 +228,14 @@ TEST(CompanionDense, ProductsAreBounded) {
   EXPECT_TRUE(holds(100, [] { return logits_are_bounded<DType::float64>(sizes(), seed()); }));
   EXPECT_TRUE(holds(300, [] { return products_are_bounded<DType::float32>(sizes(), seed()); }));
   EXPECT_TRUE(holds(100, [] { return products_are_bounded<DType::float64>(sizes(), seed()); }));
+}
+
+// Protects: the same for activations that carry errors of their own, on one side and on both.
+TEST(CompanionDense, ProductsOfActivationsAreBounded) {
+  EXPECT_TRUE(holds(300, [] { return open_products_are_bounded<DType::float32>(sizes(), seed()); }));
+  EXPECT_TRUE(holds(100, [] { return open_products_are_bounded<DType::float64>(sizes(), seed()); }));
+  EXPECT_TRUE(holds(300, [] { return gradients_of_matrices_are_bounded<DType::float32>(sizes(), seed()); }));
+  EXPECT_TRUE(holds(100, [] { return gradients_of_matrices_are_bounded<DType::float64>(sizes(), seed()); }));
 }
 
 // Protects: logits are taken as exact where no order rounds, and nowhere else: 2^24 units and 2^24 + 1.

@@ -1,7 +1,10 @@
 // What the oracle says of a call of cross entropy, at its edges and by several threads; and of a sampler's law.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include "oracle/sample_tokens.h"
 #include "tests/oracle/cross_entropy_draws.h"
@@ -88,6 +91,68 @@ TEST(CrossEntropyExpected, AMaskedTokenTakesNoPart) {
     EXPECT_EQ(twice.gradients[1]->value[k], 0);
     EXPECT_LT(twice.gradients[1]->tolerance[k], 1e-12);
   }
+}
+
+// W's rows in another order, and targets that follow them.
+Question permuted(Question question, const std::vector<std::size_t>& place) {
+  const Array W = *question.inputs[1];
+  const auto d = static_cast<std::size_t>(W.shape[1]);
+  for (std::size_t i = 0; i < place.size(); ++i)
+    std::copy_n(W.values.begin() + static_cast<std::ptrdiff_t>(i * d), d,
+                question.inputs[1]->values.begin() + static_cast<std::ptrdiff_t>(place[i] * d));
+  for (double& target : question.inputs[2]->values)
+    target = static_cast<double>(place[static_cast<std::size_t>(target)]);
+  return question;
+}
+
+// Protects: what the definition gives, and what it allows, is the same whatever the order of the vocabulary. So two
+// calls of which one is the other's permutation may differ by both tolerances, and a form that differs by more is
+// outside of one of them (docs/loss-and-sampler.md). Tolerances come from sums of nonnegative terms in their own type,
+// which an order moves by less than their roundings.
+TEST(CrossEntropyExpected, TheVocabularyHasNoOrder) {
+  for (DType dtype : {DType::float32, DType::float64})
+    for (int fill = 0; fill < fill_count; ++fill) {
+      const std::size_t V = 700, d = 7;
+      const Question question = made({5, d, V, static_cast<Fill>(fill), 3}, dtype);
+      std::vector<std::size_t> place(V);
+      std::iota(place.begin(), place.end(), 0);
+      std::shuffle(place.begin(), place.end(), std::mt19937_64(1));
+      const Expected one = expected(question), other = expected(permuted(question, place));
+      const double epsilon = dtype == DType::float32 ? 0x1p-23 : 0x1p-52, slack = 4 * (V + 4) * epsilon;
+      const auto compare = [&](const ExpectedTensor& x, std::size_t i, const ExpectedTensor& y, std::size_t j) {
+        const auto rest = [](const ExpectedTensor& t, std::size_t at) {
+          return t.remainder.empty() ? 0.0 : t.remainder[at];
+        };
+        const double radius = (x.tolerance[i] + y.tolerance[j]) * one.radius_per_tolerance;
+        EXPECT_LE(std::fabs(x.value[i] - y.value[j] + (rest(x, i) - rest(y, j))), radius) << x.name << i << " " << fill;
+        EXPECT_LE(std::fabs(x.tolerance[i] - y.tolerance[j]), slack * x.tolerance[i]) << x.name << i << " " << fill;
+      };
+      compare(one.outputs[0], 0, other.outputs[0], 0);
+      for (std::size_t i = 0; i < 5 * d; ++i) compare(*one.gradients[0], i, *other.gradients[0], i);
+      for (std::size_t i = 0; i < V; ++i)
+        for (std::size_t k = 0; k < d; ++k)
+          compare(*one.gradients[1], i * d + k, *other.gradients[1], place[i] * d + k);
+    }
+}
+
+// Protects: a logit's gradient sums to 0, so dW does over the vocabulary, to what the oracle's own values may miss. The
+// sum of a form's dW may then miss 0 by the sum of its tolerances, and one that misses it by more is outside of one.
+TEST(CrossEntropyExpected, GradientsOfTheVocabularySumToZero) {
+  for (DType dtype : {DType::float32, DType::float64})
+    for (int fill = 0; fill < fill_count; ++fill) {
+      const std::size_t V = 700, d = 7;
+      const Expected result = expected(made({5, d, V, static_cast<Fill>(fill), 3}, dtype));
+      const ExpectedTensor& dW = *result.gradients[1];
+      for (std::size_t k = 0; k < d; ++k) {
+        long double sum = 0, magnitude = 0, radius = 0;
+        for (std::size_t j = k; j < V * d; j += d) {
+          sum += static_cast<long double>(dW.value[j]) + (dW.remainder.empty() ? 0 : dW.remainder[j]);
+          magnitude += std::fabs(dW.value[j]);
+          radius += dW.tolerance[j] * result.radius_per_tolerance;
+        }
+        EXPECT_LE(std::fabs(sum), radius + V * magnitude * 0x1p-63L) << fill << " " << k;
+      }
+    }
 }
 
 // Protects: a row of ever rising logits that errs to one side at every addition nearly reaches the bound, so that it
