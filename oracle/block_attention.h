@@ -84,15 +84,6 @@ Row<Companion<judged>> stored(const Row<Companion<judged>>& x) {
   return result;
 }
 
-// A kernel may come to x by way of these numbers, which then cancel: only a type that counts roundings cares.
-template <class R>
-void may_round_as(R&, const R& /*numbers*/) {}
-template <DType judged>
-void may_round_as(Companion<judged>& x, const Companion<judged>& numbers) {
-  x.m = std::max(x.m, numbers.m + numbers.e);
-  x.n = std::max(x.n, numbers.n);
-}
-
 // h + y, where y = x W + b has been computed: h may be what the product's accumulator starts from.
 template <class R>
 Matrix<R> residual(const Matrix<R>& h, const Matrix<R>& y, std::size_t additions) {
@@ -243,13 +234,12 @@ AttentionGradients<R> attend_adjoint(const Heads& heads, const Matrix<R>& x, con
         for (std::size_t l = 0; l < heads.L; ++l) {
           const linear_attention::Gradients<R>& of = groups[(n / heads.T * heads.L + l) * heads.H + head];
           const Matrix<R>& rows = i == 0 ? of.q : i == 1 ? of.k : of.v;
-          add(sum, rows[n % heads.T]);
+          add(sum, stored(rows[n % heads.T]));
         }
         put(dqkv[i][n], head * heads.D, sum);
       }
 
   for (std::size_t i = 0; i < 3; ++i) {
-    for (Row<R>& row : dqkv[i]) row = stored(row);
     result.qkv[i] = weight_gradient(x, dqkv[i], threads);
     result.qkv_bias[i] = sum_of_rows(dqkv[i]);
     const Matrix<R> dx = project_back(dqkv[i], weights.qkv[i], threads);

@@ -356,11 +356,23 @@ bool Evaluation<judged>::pull_back_routes(const moe::Weights<R>& of_weights, Mat
     const MeanAngle<judged> mean = mean_angle_of(sequence.route.phases);
     const RouteSlopes<judged> slopes = route_slopes(sequence.route, mean.value, call_.need("expert_phases").values,
                                                     steepness_, chosen(sequence), of_gates);
+    // What is off in an expert's output is off in all that a kernel makes of it, so it meets the slope itself. A
+    // kernel's own sums over g . output are not: one may subtract g . out, the mean of them, as a sum of its own.
     R c = slopes.gates;
     for (std::size_t s = 0; s < slopes.weights.size(); ++s) {
       R sum;
-      for (std::size_t t = 0; t < call_.T; ++t) sum = sum + kuramoto::closed_number(of_weights[b * call_.T + t][s]);
-      c = c + sum * kuramoto::closed_number(slopes.weights[s]);
+      double own = 0;
+      for (std::size_t t = 0; t < call_.T; ++t) {
+        const R& one = of_weights[b * call_.T + t][s];
+        own += gamma<judged>(one.n + static_cast<double>(call_.T)) * (one.m + one.e);  // over width, over tokens
+        sum = sum + R(one.v, magnitude(one.v), 0, one.e, one.w);
+      }
+      const R& slope = slopes.weights[s];
+      const double terms = slope.m + slope.e;
+      R product = sum * kuramoto::closed_number(slope);
+      product.m = std::max(product.m, sum.m * terms);
+      product.e += own * terms;
+      c = c + product;
     }
     may_add(c, call_.T);  // tokens may be summed behind the slopes
     const std::size_t n = (b + 1) * call_.T - 1;

@@ -154,6 +154,12 @@ bool vanishes(const Companion<judged>& x) {
   return x.v == 0 && x.m == 0 && x.e == 0;
 }
 
+template <DType judged>
+void may_round_as(Companion<judged>& x, const Companion<judged>& numbers) {
+  x.m = std::max(x.m, numbers.m + numbers.e);
+  x.n = std::max(x.n, numbers.n);
+}
+
 // The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded
 // once.
 template <DType judged>

@@ -179,7 +179,10 @@ Expected expected_in(const Question& question) {
 
   std::vector<R> sums(gradients[0].size() - 1);
   for (const std::vector<R>& one : gradients)
-    for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = sums[k] + one[k + 1];
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      const R &sum = sums[k], &x = one[k + 1];
+      sums[k] = {sum.v + x.v, sum.m + x.m, std::max(sum.n, x.n), sum.e + x.e, std::max(sum.w, x.w)};
+    }
   std::size_t k = 0;
   for (std::size_t tensor = 1; tensor < 4; ++tensor)
     for (std::size_t i = 0; i < result.gradients[tensor]->value.size(); ++i, ++k) {

@@ -198,9 +198,16 @@ std::vector<std::int64_t> turns_of(const Companion<judged>& x, double common) {
   return {t};
 }
 
+// x on the circle. Where nothing sees whole turns, as without damping, a wrap in doubt is no choice: the number stands
+// for a kernel that took off one turn more or less too, which is known by that kernel's error and rounds as 2 pi may.
 template <DType judged>
-Companion<judged> wrapped(const Companion<judged>& x, std::int64_t turns, double common) {
+Companion<judged> wrapped(const Companion<judged>& x, std::int64_t turns, double common, bool any_turn = false) {
   Companion<judged> result = closed_number(less_turns(x, turns));
+  if (any_turn && !vanishes(x)) {
+    for (const std::int64_t beside : {turns - 1, turns + 1})
+      result.e = std::max(result.e, closed_number(less_turns(x, beside)).e);
+    result.m = std::max(result.m, 2 * std::numbers::pi);
+  }
   result.e += remainder_error(x);
   result.m += common;
   return result;
@@ -242,6 +249,7 @@ std::vector<Branch<judged>> branches(const Network<Companion<judged>>& network, 
                                      std::size_t n_steps) {
   const Row<Companion<judged>> start = started(network, origin.angle);
   const double per_step = growth(network);
+  const bool any_turn = network.damping.v == 0;
   std::vector<Branch<judged>> found;
   std::vector<std::vector<std::int64_t>> open{{}};  // first turns of branches that are still to be followed
   for (std::size_t i = 0; i < open.size(); ++i) {
@@ -250,19 +258,15 @@ std::vector<Branch<judged>> branches(const Network<Companion<judged>>& network, 
     std::size_t at = 0;
     bool lost = false;
     const auto wrap = [&](const Companion<judged>& x, double common) {
-      if (at++ < open[i].size()) return wrapped(x, branch.turns[at - 1], common);
+      if (at++ < open[i].size()) return wrapped(x, branch.turns[at - 1], common, any_turn);
       const std::vector<std::int64_t> turns = turns_of(x, common);
       lost = lost || turns.empty();
       branch.turns.push_back(turns.empty() ? 0 : turns.front());
-      // Without damping nothing sees the turns; the candidate of the larger magnitude rounds more.
-      if (turns.size() > 1 && network.damping.v == 0) {
-        if (magnitude(less_turns(x, turns.back()).v) > magnitude(less_turns(x, turns.front()).v))
-          branch.turns.back() = turns.back();
-      } else if (turns.size() > 1) {
+      if (turns.size() > 1 && !any_turn) {
         open.push_back(branch.turns);
         open.back().back() = turns.back();
       }
-      return wrapped(x, branch.turns.back(), common);
+      return wrapped(x, branch.turns.back(), common, any_turn);
     };
     branch.theta = run(network, start, n_steps, wrap, origin.common, per_step);
     if (lost) return {};
@@ -342,7 +346,10 @@ Gradients<Companion<judged>> adjoint(const Network<Companion<judged>>& network, 
   }
   const X angle = X::leaf(origin.angle);
   std::size_t at = 0;
-  const auto wrap = [&](const X& x, double common) { return X(wrapped(x.value, branch.turns[at++], common), x.node); };
+  const bool any_turn = network.damping.v == 0;
+  const auto wrap = [&](const X& x, double common) {
+    return X(wrapped(x.value, branch.turns[at++], common, any_turn), x.node);
+  };
   const Row<X> theta = run(on_tape, started(on_tape, angle), n_steps, wrap, origin.common, growth(network));
   std::vector<R> seeds(tape.size());
   for (std::size_t p = 0; p < P; ++p) seeds[theta.get(p).node] = cotangents.get(p);

@@ -136,20 +136,21 @@ struct Evaluation {
     store(token, weights(g, token.chosen, token.taken), t);
   }
 
-  // Whatever theta and the branch are, a gate and a weight lie in [0, 1]; so much keeps the bound of lb.
-  void store(Token<judged>& token, std::vector<R> weights, std::size_t t) {
+  void store(Token<judged>& token, const std::vector<R>& weights, std::size_t t) {
     const bool open = !token.theta_known || token.taken == Branch::either;
-    const R any_share(0.5, 0.5, 1, 0.5 * (1 + base_slack), 1);
-    if (open || token.choice_open) weights.assign(at.top_k, any_share);
     for (std::size_t e = 0; e < at.E; ++e) {
-      if (open) token.gates[e] = any_share;
       put(token.gates[e], result.outputs[gates_at], t * at.E + e);
+      if (!open) continue;
+      put_undecidable(result.outputs[gates_at], t * at.E + e);
+      // Whatever theta and the branch are, a gate lies in [0, 1]: so much keeps the bound of lb.
+      token.gates[e] = {0.5, 0.5, 1, 0.5 * (1 + base_slack), 1};
     }
     for (std::size_t k = 0; k < at.top_k; ++k) {
       const std::size_t i = t * at.top_k + k;
       put(weights[k], result.outputs[weights_at], i);
       result.outputs[index_at].value[i] = static_cast<double>(token.chosen[k]);
       if (token.choice_open) put_undecidable(result.outputs[index_at], i);
+      if (open || token.choice_open) put_undecidable(result.outputs[weights_at], i);
     }
   }
 

@@ -35,6 +35,10 @@ Branch branch(const R& den, int exponent) {
 template <class X>
 void may_add(X&, std::size_t) {}
 
+// A kernel may come to x by way of these numbers, which then cancel: only a type that counts roundings cares.
+template <class X>
+void may_round_as(X&, const X& /*numbers*/) {}
+
 // A number that every kernel has as one of its own at this point, however it came by it: only a type that looks into
 // the sums behind a number cares.
 template <class X>

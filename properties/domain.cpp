@@ -37,10 +37,26 @@ bool all_nan(const Answer& answer) {
   });
 }
 
+// A scalar that is an extent of an output, and spoiled, leaves its cotangent without a shape.
+bool cotangents_fit(const Contract& contract, const Problem& problem, const Problem& spoiled) {
+  const auto spoils = [&](const std::string& symbol) {
+    const auto was = problem.scalars.find(symbol);
+    return was != problem.scalars.end() && was->second != spoiled.scalars.at(symbol);
+  };
+  return std::none_of(contract.outputs.begin(), contract.outputs.end(), [&](const TensorSpec& output) {
+    return std::any_of(output.dims.begin(), output.dims.end(), spoils);
+  });
+}
+
 // What the form made of the spoiled problem; empty where it may.
 std::optional<Finding> answered(Expectation& expectation, const Subject& subject, const Violation& violation,
-                                const Problem& spoiled, std::string& note) {
-  Expectation its(expectation.driver(), expectation.of(), spoiled, expectation.threads());
+                                Problem spoiled, std::string& note) {
+  Case c = expectation.of();
+  if (!cotangents_fit(*expectation.driver().contract, expectation.problem(), spoiled)) {
+    c.cotangents.clear();
+    for (auto& cotangent : spoiled.cotangents) cotangent.reset();
+  }
+  Expectation its(expectation.driver(), c, spoiled, expectation.threads());
   Answer answer = subject.call(call_of(its, subject));
   if (answer.status == Status::raised) return std::nullopt;
   // A NaN of all bits, which vector instructions make of any other, looks like memory that nobody wrote.
@@ -62,7 +78,7 @@ std::optional<Finding> answered(Expectation& expectation, const Subject& subject
         oracle::Expected expected = expectation.driver().expected(violation.same_as(given), dtype, judged);
         return violation.restored ? violation.restored(std::move(expected), given) : expected;
       };
-    Expectation allowed(allowing, expectation.of(), spoiled, expectation.threads());
+    Expectation allowed(allowing, c, spoiled, expectation.threads());
     Outcome outcome = compare(allowed, answer);
     if (!outcome.finding) {
       note = fmt::format("{}: {}", violation.text,

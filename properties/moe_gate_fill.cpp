@@ -127,7 +127,7 @@ void at_cut(Draft& x, Random& random) {
 void cancelling(Draft& x, Random& random) {
   spread(x, random);
   const std::int64_t first = random.integer(0, 7);
-  for (std::int64_t t = first; t < x.tokens && x.tokens > 4; t += 8) {
+  for (std::int64_t t = first; t < x.tokens && x.tokens >= 8; t += 8) {
     std::int64_t p = 0;
     if (x.P % 2 == 1 && x.P >= 3) {
       const double at = random.uniform(0, 2 * pi);

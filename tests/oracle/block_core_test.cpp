@@ -294,6 +294,68 @@ TEST(BlockCore, LayerNormCoversItsInterval) {
   EXPECT_GT(worst_mean, 0.3);
 }
 
+// The adjoint in float without ever centring x, as torch's layer_norm has it, or as autograd has it of the definition.
+std::vector<float> normed_adjoint(const std::vector<float>& x, const std::vector<double>& weight,
+                                  const std::vector<float>& g, bool centred) {
+  const auto d = static_cast<float>(x.size());
+  float mean = 0, square = 0, of_x = 0, of_one = 0;
+  for (const float one : x) mean += one;
+  mean /= d;
+  for (const float one : x) square += (one - mean) * (one - mean);
+  const float r = 1 / std::sqrt(square / d + 1e-5F);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float a = g[i] * static_cast<float>(weight[i]);
+    of_x += a * (centred ? (x[i] - mean) * r : x[i]);
+    of_one += a;
+  }
+  std::vector<float> dx;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float a = g[i] * static_cast<float>(weight[i]), b = (of_one * mean - of_x) * r * r * r / d,
+                c = -b * mean - of_one * r / d;
+    dx.push_back(centred ? r * (a - of_one / d - (x[i] - mean) * r * of_x / d) : r * a + b * x[i] + c);
+  }
+  return dx;
+}
+
+// Protects: LayerNorm's adjoint is inside for a kernel that centres x and for one that does not, where rows are far
+// from 0 too; and a kernel that leaves out the term of the variance is not.
+TEST(BlockCore, LayerNormAdjointCoversBothForms) {
+  double widest = 0;
+  int cases = 0, without_variance = 0;
+  EXPECT_TRUE(holds(300, [&]() -> std::string {
+    Values values(seed());
+    const auto d = static_cast<std::size_t>(values.uniform(2, 40));
+    const double offset = values.chance(0.5) ? 0 : values.about(40), size = std::exp2(values.uniform(-4, 4));
+    std::vector<double> x(d), weight(d), g(d);
+    for (std::size_t i = 0; i < d; ++i) {
+      x[i] = rounded(offset + values.about(size), DType::float32);
+      weight[i] = rounded(1 + values.about(0.3), DType::float32);
+      g[i] = rounded(values.about(1), DType::float32);
+    }
+    const Normed<R> normed = layer_norm(row_of(x, {}), row_of(weight, {}), row_of(weight, {}));
+    const NormGradients<R> bound = layer_norm_adjoint(normed, row_of(weight, {}), row_of(g, {}));
+    bool outside = false;
+    for (const bool centred : {true, false}) {
+      const std::vector<float> dx = normed_adjoint({x.begin(), x.end()}, weight, {g.begin(), g.end()}, centred);
+      for (std::size_t i = 0; i < d; ++i) {
+        const double off = std::fabs(static_cast<double>(dx[i]) - static_cast<double>(bound.x.v[i]));
+        const double most = error(bound.x.get(i));
+        if (off > most) return fmt::format("off by {}, bound {}, {}", off, most, centred ? "centred" : "as it is");
+        widest = std::max(widest, off / most);
+        double mean = 0;
+        for (std::size_t k = 0; k < d; ++k) mean += g[k] * weight[k] / static_cast<double>(d);
+        const double faulty = static_cast<double>(normed.reciprocal.v) * (g[i] * weight[i] - mean);
+        outside = outside || std::fabs(faulty - static_cast<double>(bound.x.v[i])) > most;
+      }
+    }
+    ++cases;
+    without_variance += outside;
+    return "";
+  }));
+  EXPECT_GT(widest, 0.05);
+  EXPECT_GT(without_variance, cases * 9 / 10);
+}
+
 // Protects: the feature map's bound covers exp in both forms over the whole interval, across 0 too, its slope likewise;
 // half of the bound does not.
 TEST(BlockCore, FeatureCoversItsInterval) {
