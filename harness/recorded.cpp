@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <regex>
 #include <stdexcept>
 #include <utility>
@@ -14,6 +15,9 @@ namespace fractus {
 namespace {
 
 using nlohmann::json;
+
+// Of moe_gate's weights, for every token; into its gates nothing flows.
+constexpr const char* one_cotangent = "weights_cotangent";
 
 // "chunk0.dparam.moe.U1_f64": a group's tensors are recorded under its singular, "param.".
 std::string group_prefix(const TensorSpec& spec) {
@@ -60,8 +64,7 @@ const Array* Recorded::find(const std::string& before, const TensorSpec& spec, c
 const Array* Recorded::cotangent(const TensorSpec& output) const {
   for (const std::string& name : {"g" + output.name, "g_" + output.name})
     if (const Array* found = find(name)) return found;
-  // moe_gate's is named after what its other outputs call the weights.
-  return output.name == "topk_weights" ? find("weights_cotangent") : nullptr;
+  return output.name == "topk_weights" ? find(one_cotangent) : nullptr;
 }
 
 // What the engine's configuration leaves out is as usual.
@@ -99,12 +102,17 @@ Case Recorded::case_of(const Driver& driver, DType dtype, const Dims& open) cons
   settle_sets(contract, c.dims);
   for (const ScalarSpec& spec : contract.scalars)
     if (spec.whole && !c.dims.contains(spec.name)) c.dims[spec.name] = static_cast<std::int64_t>(scalar(spec));
-  for (const std::string& symbol : contract.dim_symbols)
-    if (!c.dims.contains(symbol))
-      fail(fmt::format("nothing tells the extent {}: a tensor is missing or has too few dimensions", symbol));
+  for (const TensorSpec& spec : contract.inputs)
+    for (const std::string& symbol : spec.dims)
+      if (std::isdigit(static_cast<unsigned char>(symbol.front())) == 0 && !c.dims.contains(symbol))
+        fail(fmt::format("nothing tells the extent {}: tensor '{}' is missing or has too few dimensions", symbol,
+                         prefix_ + group_prefix(spec) + spec.name));
+  // A record says of every output what flows into it, but for one that says of one output alone.
   for (const TensorSpec& output : contract.outputs)
     if (output.differentiable && (output.dims.empty() || cotangent(output) != nullptr))
       c.cotangents.push_back(output.name);
+    else if (output.differentiable && find(one_cotangent) == nullptr)
+      fail(fmt::format("tensor '{}g{}' is missing", prefix_, output.name));
   return c;
 }
 

@@ -526,7 +526,9 @@ class Golden(unittest.TestCase):
     def test_recorded_tensors(self):
         done = run("golden", GOLDEN)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn("skipped gate_e8.pt (moe_gate)", done.stdout)
+        self.assertIn("skipped engine_v97.pt (engine)", done.stdout)
+        for file in ("gate_e8_ties.pt", "kuramoto_4steps.pt", "moe_sparse_lowrank.pt", "block_c37_ragged.pt"):
+            self.assertRegex(done.stdout, rf"passed {file} .*recorded float64")
 
 
 class Fuzz(unittest.TestCase):

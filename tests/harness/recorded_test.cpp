@@ -81,7 +81,8 @@ TEST(Recorded, WhatIsMissingIsNamed) {
   EXPECT_EQ(complaint(gate_arrays(), gate_entry), "");
   EXPECT_EQ(complaint(without("dphases"), gate_entry), "'gate.pt': tensor 'dphases' is missing");
   EXPECT_EQ(complaint(without("expert_phases"), gate_entry),
-            "'gate.pt': nothing tells the extent E: a tensor is missing or has too few dimensions");
+            "'gate.pt': nothing tells the extent E: tensor 'expert_phases' is missing or has too few dimensions");
+  EXPECT_EQ(complaint(without("weights_cotangent"), gate_entry), "'gate.pt': tensor 'ggates' is missing");
   EXPECT_EQ(complaint(gate_arrays(), {{"kappa", 4.0}, {"top_k", 2}}),
             "'gate.pt': nothing tells the scalar temperature");
   EXPECT_EQ(complaint(gate_arrays(), {{"kappa", 4.0}, {"temperature", 1}}),
