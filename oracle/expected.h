@@ -28,6 +28,8 @@ struct Expected {
   std::size_t choices_in_doubt = 0;  // rows whose branch the certified interval could not settle
   std::size_t choices_flipped = 0;   // of them, those where the judged form's own choice is not the definition's
   double flip_moves = 0;             // the most by which an output moves where such a choice goes another way
+  // Gradients with room for each choice, where the judged form's outputs do not tell which of them is its own.
+  std::vector<std::optional<ExpectedTensor>> room;
 };
 
 enum class Verdict { equal, different, undecidable };

@@ -172,10 +172,7 @@ struct Evaluation {
       put(nearest.get(c), result.outputs[0], t * nearest.size() + c);
       if (open[t]) put_undecidable(result.outputs[0], t * nearest.size() + c);
     }
-    if (open[t] || fitting[t].size() < 2)
-      fitting[t] = {chosen[t]};
-    else
-      stand_for_all(t);
+    if (open[t] || fitting[t].empty()) fitting[t] = {chosen[t]};
     if (!in_doubt) return;
     const std::scoped_lock lock(mutex);
     ++result.choices_in_doubt;
@@ -199,10 +196,11 @@ struct Evaluation {
     }
   }
 
-  // The cotangents of a token's phases, for each selection that it may have been given.
-  Row<R> of_phases(std::size_t t, const std::vector<R>& of_gates, const std::vector<R>& of_weights) const {
+  // The cotangents of a token's phases, for each of the selections.
+  Row<R> of_phases(std::size_t t, const std::vector<std::vector<std::size_t>>& selections,
+                   const std::vector<R>& of_gates, const std::vector<R>& of_weights) const {
     std::vector<Row<R>> rows;
-    for (const auto& selection : fitting[t]) {
+    for (const auto& selection : selections) {
       std::vector<R> its;
       for (const std::size_t e : selection)
         if (!of_weights.empty())
@@ -227,7 +225,9 @@ struct Evaluation {
         parameters.lose(e);
   }
 
-  void backward(const Balanced<judged>& balanced) {
+  // By what each token has been given, or may have been given, as far as its out tells.
+  std::vector<std::optional<ExpectedTensor>> backward(const Balanced<judged>& balanced, bool with_room) {
+    std::vector<std::optional<ExpectedTensor>> result;
     ParameterGradients<judged> parameters(call.parameters);
     ExpectedTensor dh = blank<judged>("dh", call.h->shape), dphases = blank<judged>("dphases", call.phases->shape);
     Weights<R> of_weights(call.tokens);
@@ -254,19 +254,33 @@ struct Evaluation {
         }
         return;
       }
-      const Row<R> row = of_phases(t, call.of_lb == nullptr ? std::vector<R>() : balanced.of_gates, of_weights[t]);
+      const std::vector<std::vector<std::size_t>> own{chosen[t]};
+      const Row<R> row = of_phases(t, with_room ? fitting[t] : own,
+                                   call.of_lb == nullptr ? std::vector<R>() : balanced.of_gates, of_weights[t]);
       for (std::size_t p = 0; p < call.P; ++p) put(row.get(p), dphases, t * call.P + p);
     });
     for (const auto& input : question.inputs) {
       if (!input)
-        result.gradients.push_back(std::nullopt);
+        result.push_back(std::nullopt);
       else if (input->name == "h")
-        result.gradients.push_back(std::move(dh));
+        result.push_back(std::move(dh));
       else if (input->name == "phases")
-        result.gradients.push_back(std::move(dphases));
+        result.push_back(std::move(dphases));
       else
-        result.gradients.push_back(parameters.take(input->name));
+        result.push_back(parameters.take(input->name));
     }
+    return result;
+  }
+
+  void gradients(const Balanced<judged>& balanced) {
+    result.gradients = backward(balanced, false);
+    bool told = true;
+    for (std::size_t t = 0; t < call.tokens; ++t)
+      if (fitting[t].size() > 1) {
+        told = false;
+        stand_for_all(t);
+      }
+    if (!told) result.room = backward(balanced, true);
   }
 };
 
@@ -278,7 +292,7 @@ Expected expected_in(const Question& question) {
   const Balanced<judged> lb =
       balanced(all.routes, Companion<judged>(all.call.of_lb == nullptr ? 0 : all.call.of_lb->values.at(0)));
   put(lb.lb, all.result.outputs[1], 0);
-  if (all.call.of_out != nullptr || all.call.of_lb != nullptr) all.backward(lb);
+  if (all.call.of_out != nullptr || all.call.of_lb != nullptr) all.gradients(lb);
   return std::move(all.result);
 }
 

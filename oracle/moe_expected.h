@@ -26,10 +26,10 @@ struct Question {
 // experts or those that were chosen; gelu in the forms of gelu.h; the adjoint of each.
 //
 // Where more than one selection of a token is right, out is that of the one nearest to the form's, and the gradients
-// follow it; where the form's out fits several, as beside a weight of next to nothing, they have room for each. Nothing
-// that the choice reaches has a bound (out and the gradients of h and phases at that token, and those of all experts
-// that it may have been given) where theta is unknown, where more than most_selections are right, and without
-// `answered`. choices_in_doubt counts tokens.
+// follow it; where the form's out fits several, as beside a weight of next to nothing, Expected::room has room for
+// each. Nothing that the choice reaches has a bound (out and the gradients of h and phases at that token, and those of
+// all experts that it may have been given) where theta is unknown, where more than most_selections are right, and
+// without `answered`. choices_in_doubt counts tokens.
 //
 // Throws std::invalid_argument for tensors that are missing, empty or do not fit each other.
 Expected expected(const Question& question);

@@ -48,11 +48,11 @@ struct Tally {
 };
 
 // The first element that is not equal; undecidable ones are counted alone.
-inline std::string refusal(const Expected& expected, const ExpectedTensor& tensor, const std::vector<double>& got,
-                           Tally& tally) {
+inline std::string refusal(const Expected& expected, const ExpectedTensor& tensor, const ExpectedTensor& either,
+                           const std::vector<double>& got, Tally& tally) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     ++tally.elements;
-    const Judgement judgement = judge(tensor, expected.radius_per_tolerance, i, got[i]);
+    const Judgement judgement = judge(tensor, either, expected.radius_per_tolerance, i, got[i]);
     if (judgement.verdict == Verdict::undecidable) ++tally.undecidable;
     if (judgement.ratio > tally.ratio && judgement.verdict != Verdict::undecidable) {
       tally.ratio = judgement.ratio;
@@ -70,10 +70,14 @@ std::string refusal(Question question, const Answered<T>& answer, Tally& tally) 
   question.answered = &answer.outputs;
   const Expected expected = moe::expected(question);
   for (std::size_t i = 0; i < 2; ++i)
-    if (auto text = refusal(expected, expected.outputs[i], answer.outputs[i].values, tally); !text.empty()) return text;
+    if (auto text = refusal(expected, expected.outputs[i], expected.outputs[i], answer.outputs[i].values, tally);
+        !text.empty())
+      return text;
   for (std::size_t i = 0; i < expected.gradients.size(); ++i)
     if (expected.gradients[i])
-      if (auto text = refusal(expected, *expected.gradients[i], answer.gradients.at(question.inputs[i]->name), tally);
+      if (auto text = refusal(expected, *expected.gradients[i],
+                              *(expected.room.empty() ? expected.gradients : expected.room)[i],
+                              answer.gradients.at(question.inputs[i]->name), tally);
           !text.empty())
         return text;
   return "";
