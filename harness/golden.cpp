@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/attached.h"
+#include "harness/recorded.h"
 #include "properties/compare.h"
 #include "properties/fields.h"
 #include "reports/files.h"
@@ -15,103 +16,6 @@ namespace fractus {
 namespace {
 
 using nlohmann::json;
-
-// One file's tensors under the names of the contract: inputs as they are, cotangents g*, gradients d*, *_f64 in double.
-class Recorded {
- public:
-  Recorded(const Workshop& workshop, const std::filesystem::path& file)
-      : file_(file), arrays_(workshop.read_archive(file)) {}
-
-  Array get(const std::string& name, const std::string& as, const Shape* shape) const {
-    const auto found = std::find_if(arrays_.begin(), arrays_.end(), [&](const Array& a) { return a.name == name; });
-    if (found == arrays_.end())
-      throw std::runtime_error(fmt::format("'{}': tensor '{}' is missing", file_.string(), name));
-    if (shape != nullptr && found->shape != *shape)
-      throw std::runtime_error(fmt::format("'{}': tensor '{}': wanted shape {}, got {}", file_.string(), name,
-                                           to_string(*shape), to_string(found->shape)));
-    Array array = *found;
-    array.name = as;
-    return array;
-  }
-  Array as(const std::string& name, const std::string& as, DType dtype, const Shape* shape = nullptr) const {
-    Array array = get(name, as, shape);
-    array.dtype = dtype;
-    return array;
-  }
-  std::string file() const { return file_.string(); }
-  bool has(const std::string& name) const {
-    return std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& a) { return a.name == name; });
-  }
-
- private:
-  std::filesystem::path file_;
-  std::vector<Array> arrays_;
-};
-
-// The extents, read off the recorded inputs; `open` are the scalars that the record says nothing of.
-Dims dims_of(const Contract& contract, const Recorded& recorded, const Dims& open) {
-  Dims dims = open;
-  for (const TensorSpec& spec : contract.inputs) {
-    if (!recorded.has(spec.name)) continue;
-    const Shape shape = recorded.get(spec.name, spec.name, nullptr).shape;
-    for (std::size_t d = 0; d < spec.dims.size() && d < shape.size(); ++d) dims.emplace(spec.dims[d], shape[d]);
-  }
-  for (const TensorSpec& spec : contract.inputs)
-    for (const std::string& symbol : spec.dims)
-      if (!dims.contains(symbol))
-        throw std::runtime_error(
-            fmt::format("'{}': nothing tells the extent {}: tensor '{}' is missing or has too few "
-                        "dimensions",
-                        recorded.file(), symbol, spec.name));
-  return dims;
-}
-
-Case case_of(const Driver& driver, const Recorded& recorded, DType dtype, const Dims& open) {
-  Case c;
-  c.kernel = driver.contract->kernel;
-  c.property = "golden";
-  c.dtype = dtype;
-  c.dims = dims_of(*driver.contract, recorded, open);
-  c.fill = "recorded";
-  for (const TensorSpec& output : driver.contract->outputs) c.cotangents.push_back(output.name);
-  return c;
-}
-
-Problem problem_of(const Driver& driver, const Recorded& recorded, const Case& c) {
-  Problem problem;
-  for (const TensorSpec& spec : driver.contract->inputs) {
-    const Shape shape = shape_of(spec, c.dims);
-    problem.inputs.push_back(recorded.as(spec.name, spec.name, spec.dtype.value_or(c.dtype), &shape));
-  }
-  for (const ScalarSpec& spec : driver.contract->scalars)
-    problem.scalars[spec.name] = static_cast<double>(c.dims.at(spec.name));
-  for (const TensorSpec& spec : driver.contract->outputs) {
-    const Shape shape = shape_of(spec, c.dims);
-    if (shape.empty() && !recorded.has("g" + spec.name))  // a loss starts the backward by itself
-      problem.cotangents.emplace_back(Array{spec.name, c.dtype, {}, {1.0}});
-    else
-      problem.cotangents.push_back(recorded.as("g" + spec.name, spec.name, c.dtype, &shape));
-  }
-  return problem;
-}
-
-Answer recorded_answer(const Driver& driver, const Recorded& recorded, const Case& c) {
-  const std::string suffix = c.dtype == DType::float64 ? "_f64" : "";
-  Answer answer;
-  for (const TensorSpec& spec : driver.contract->outputs) {
-    const Shape shape = shape_of(spec, c.dims);
-    answer.outputs.push_back(recorded.as(spec.name + suffix, spec.name, c.dtype, &shape));
-  }
-  for (const TensorSpec& spec : driver.contract->inputs) {
-    const Shape shape = shape_of(spec, c.dims);
-    if (!spec.differentiable) {
-      answer.gradients.emplace_back();
-      continue;
-    }
-    answer.gradients.emplace_back(recorded.as("d" + spec.name + suffix, "d" + spec.name, c.dtype, &shape));
-  }
-  return answer;
-}
 
 GoldenLine line_of(const std::string& file, const std::string& what, const Outcome& outcome) {
   GoldenLine line{.file = file, .what = what, .passed = !outcome.finding};
@@ -123,31 +27,35 @@ GoldenLine line_of(const std::string& file, const std::string& what, const Outco
 // Every form on the recorded problem. Form and record each lie within the tolerance of the truth, so they agree within
 // twice that.
 void check_forms(const Workshop& workshop, Expectation& expectation, const Dims& open, const std::string& file,
-                 GoldenResult& result) {
+                 const std::string& which, GoldenResult& result) {
   for (const FormInfo& form : workshop.forms()) {
     if (form.kernel != expectation.of().kernel || form.role == "wrong") continue;
     Attached attached(workshop, form, {});
     const Subject subject = attached.subject();
-    std::string what = fmt::format("{} {}", form.name, name(expectation.of().dtype));
+    std::string what = fmt::format("{}{} {}", which, form.name, name(expectation.of().dtype));
     if (!open.empty()) what += " " + text_of(open);
     result.lines.push_back(line_of(file, what, call_and_compare(expectation, subject, call_of(expectation, subject))));
   }
 }
 
 void check_file(const Workshop& workshop, const Driver& driver, const std::filesystem::path& folder,
-                const std::string& file, GoldenResult& result) {
-  const Recorded recorded(workshop, folder / file);
-  for (DType dtype : {DType::float32, DType::float64}) {
-    const auto expectation_with = [&](const Dims& open) {
-      const Case c = case_of(driver, recorded, dtype, open);
-      return std::make_unique<Expectation>(driver, c, problem_of(driver, recorded, c), 2);
-    };
-    // The definition does not know the scalars that are left open, so any of them will do for the record itself.
-    const auto definition = expectation_with(driver.recorded_with.front());
-    result.lines.push_back(line_of(file, fmt::format("recorded {}", name(dtype)),
-                                   compare(*definition, recorded_answer(driver, recorded, definition->of()))));
-    for (const Dims& open : driver.recorded_with) check_forms(workshop, *expectation_with(open), open, file, result);
-  }
+                const std::string& file, const json& entry, GoldenResult& result) {
+  const std::vector<Recorded> calls = recorded_calls(folder / file, workshop.read_archive(folder / file), entry);
+  for (std::size_t k = 0; k < calls.size(); ++k)
+    for (DType dtype : {DType::float32, DType::float64}) {
+      const Recorded& recorded = calls[k];
+      const std::string which = calls.size() > 1 ? fmt::format("chunk{} ", k) : "";
+      const auto expectation_with = [&](const Dims& open) {
+        const Case c = recorded.case_of(driver, dtype, open);
+        return std::make_unique<Expectation>(driver, c, recorded.problem_of(driver, c), 2);
+      };
+      // The definition does not know the scalars that are left open, so any of them will do for the record itself.
+      const auto definition = expectation_with(driver.recorded_with.front());
+      result.lines.push_back(line_of(file, fmt::format("{}recorded {}", which, name(dtype)),
+                                     compare(*definition, recorded.answer_of(driver, definition->of()))));
+      for (const Dims& open : driver.recorded_with)
+        check_forms(workshop, *expectation_with(open), open, file, which, result);
+    }
 }
 
 }  // namespace
@@ -181,7 +89,7 @@ GoldenResult golden(const Workshop& workshop, const std::filesystem::path& folde
     const auto file = field<std::string>(entry, "file");
     const auto kernel = field<std::string>(entry, "kernel");
     if (const Driver* driver = find_driver(kernel))
-      check_file(workshop, *driver, folder, file, result);
+      check_file(workshop, *driver, folder, file, entry, result);
     else
       result.skipped.push_back(fmt::format("{} ({})", file, kernel));
   }

@@ -185,6 +185,11 @@ class Run {
         worst = std::max(worst, ratio);
       }
       line_.known_good(shown.line);
+      for (const std::string& edge : shown.edges)
+        if (std::none_of(result_.shared_edges.begin(), result_.shared_edges.end(), [&](const std::string& known) {
+              return known.substr(0, known.find(':')) == edge.substr(0, edge.find(':'));
+            }))
+          result_.shared_edges.push_back(edge);  // once a form
       // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
       distrusted_ = distrusted_ || !shown.complaints.empty();
       result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());

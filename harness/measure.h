@@ -20,6 +20,7 @@ struct Shown {
   std::map<std::string, double> ratio;  // worst error over bound, by "dtype tensor"
   std::map<std::string, double> line;   // ... by "tensor size class"
   std::vector<std::string> complaints;  // a known-good form that breaks its contract
+  std::vector<std::string> edges;       // ... where the contract says that production does, and excludes it
 };
 
 class Measure {

@@ -127,6 +127,7 @@ json to_json(const Result& result) {
          {"waived", result.waived},
          {"waiver_uses", waiver_uses(result)},
          {"known_good", result.known_good},
+         {"shared_edges", result.shared_edges},
          {"coverage", result.coverage.cases},
          {"largest", largest},
          {"mutants", mutants_of(result)},

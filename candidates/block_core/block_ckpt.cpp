@@ -85,6 +85,7 @@ const Registration registered{{
     .role = Role::candidate,
     .summary = "block_chunked, its core run once more in backward; a graph keeps the inputs alone",
     .settings = {{"block", 64}},
+    .declares = {.recomputes = "block_chunked"},
     .run = run,
 }};
 
