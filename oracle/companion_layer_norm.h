@@ -84,7 +84,7 @@ Normed<Companion<judged>> layer_norm(const Row<Companion<judged>>& x, const Row<
       V_double - moved, (rounded_square + 2 * u * static_cast<double>(eps)) * (1 + 0x1p-30));
   const double of_own_r = (own_share + rounding * (1 + own_share)) * (1 + inherited_share);
 
-  Normed<R> result{Row<R>(d), Row<R>(d), Row<R>(d)};
+  Normed<R> result{Row<R>(d), Row<R>(d)};
   result.reciprocal = {r, r_double, 0, bounded ? r_double * of_r : unbounded, r_double};
   const double floor = 8 * smallest_subnormal(judged);
   double mean_fresh = 0, mean_m = 0, inherited_mean = 0;
@@ -108,9 +108,6 @@ Normed<Companion<judged>> layer_norm(const Row<Companion<judged>>& x, const Row<
       return R{v, m, 0, bounded ? e * (1 + 0x1p-30) : unbounded, std::max({m, w_abs, r_double})};
     };
     result.x_hat.set(i, closed(hat, hat_error));
-    // m has the mean too. Nobody takes v or e of it: see may_round_as.
-    const double most_x = magnitude(x.v[i]) + delta[i] + mean_x;
-    result.uncentred.set(i, {x.v[i] * r, most_x * r_double * (1 + of_r), 2, 0, r_double});
     result.y.set(i, closed(y, w_abs * hat_error + last + floor * w_abs));
     weighted += w * hat;
     mean_y += y;

@@ -20,9 +20,8 @@ inline constexpr int layer_norm_exponent = -5;  // eps = 10^-5
 template <class R>
 struct Normed {
   Row<R> y, x_hat;
-  Row<R> uncentred;  // x r: a kernel may have x_hat as x r - mean(x) r
-  R reciprocal{0};   // r
-  R mean_y{0};       // of y: what the oscillators start from
+  R reciprocal{0};  // r
+  R mean_y{0};      // of y: what the oscillators start from
 };
 
 template <class R>
@@ -41,7 +40,7 @@ template <class R>
 Normed<R> layer_norm(const Row<R>& x, const Row<R>& weight, const Row<R>& bias) {
   const std::size_t d = x.size();
   const R m = mean(x);
-  Normed<R> result{Row<R>(d), Row<R>(d), Row<R>(d)};
+  Normed<R> result{Row<R>(d), Row<R>(d)};
   Row<R> square(d);
   for (std::size_t i = 0; i < d; ++i) {
     const R c = x.get(i) - m;
@@ -51,7 +50,6 @@ Normed<R> layer_norm(const Row<R>& x, const Row<R>& weight, const Row<R>& bias) 
   result.reciprocal = R(1) / sqrt_of<R>(mean(square) + power_of_ten<R>(layer_norm_exponent));
   for (std::size_t i = 0; i < d; ++i) {
     result.x_hat.set(i, result.x_hat.get(i) * result.reciprocal);
-    result.uncentred.set(i, x.get(i) * result.reciprocal);
     result.y.set(i, result.x_hat.get(i) * weight.get(i) + bias.get(i));
   }
   result.mean_y = mean(result.y);
@@ -67,27 +65,20 @@ inline constexpr std::size_t layer_norm_further_roundings = 12;
 //
 //   dw += g (x r - mean r)      b = r^3 (mean(x) mean(a) - mean(a x))      dx = r a + b x - (b mean(x) + r mean(a))
 //
-// as torch's own layer_norm does: the same numbers, with roundings of x where the definition has those of c.
+// as torch's own layer_norm does: what such sums round, a share of |x| r, is in x_hat's own error, since forward a
+// kernel rounds as much in mean(x).
 template <class R>
 NormGradients<R> layer_norm_adjoint(const Normed<R>& normed, const Row<R>& weight, const Row<R>& g) {
   const std::size_t d = g.size();
-  const R count(static_cast<int>(d));
   NormGradients<R> result{Row<R>(d), Row<R>(d), g};
   Row<R> a(d);
   for (std::size_t i = 0; i < d; ++i) {
     a.set(i, g.get(i) * weight.get(i));
-    R of_weight = g.get(i) * normed.x_hat.get(i);
-    may_round_as(of_weight, R(g.get(i) * normed.uncentred.get(i)));
-    result.weight.set(i, of_weight);
+    result.weight.set(i, g.get(i) * normed.x_hat.get(i));
   }
   may_add(result.weight, 2);
-  R beta = dot(a, normed.x_hat) / count;
-  may_round_as(beta, R(dot(a, normed.uncentred) / count));
-  for (std::size_t i = 0; i < d; ++i) {
-    R dc = normed.reciprocal * (a.get(i) - normed.x_hat.get(i) * beta);
-    may_round_as(dc, R(normed.reciprocal * (a.get(i) - normed.uncentred.get(i) * beta)));
-    result.x.set(i, dc);
-  }
+  const R beta = dot(a, normed.x_hat) / R(static_cast<int>(d));
+  for (std::size_t i = 0; i < d; ++i) result.x.set(i, normed.reciprocal * (a.get(i) - normed.x_hat.get(i) * beta));
   const R mean_of_dc = mean(result.x);
   for (std::size_t i = 0; i < d; ++i) result.x.set(i, result.x.get(i) - mean_of_dc);
   may_add(result.x, layer_norm_further_roundings);

@@ -142,7 +142,7 @@ struct Evaluation {
       put(token.gates[e], result.outputs[gates_at], t * at.E + e);
       if (!open) continue;
       put_undecidable(result.outputs[gates_at], t * at.E + e);
-      // Whatever theta and the branch are, a gate lies in [0, 1]: so much keeps the bound of lb.
+      // Whatever theta and the branch are, a gate lies in [0, 1]: so much bounds what lb sends back to other tokens.
       token.gates[e] = {0.5, 0.5, 1, 0.5 * (1 + base_slack), 1};
     }
     for (std::size_t k = 0; k < at.top_k; ++k) {
@@ -168,6 +168,8 @@ struct Evaluation {
     for (const R& sum : sums) leaves.push_back(Taped<R>::leaf(sum));
     const Taped<R> lb = balance(leaves, at.tokens);
     put(lb.value, result.outputs[balance_at], 0);
+    const auto open = [](const Token<judged>& token) { return !token.theta_known || token.taken == Branch::either; };
+    if (std::any_of(tokens.begin(), tokens.end(), open)) put_undecidable(result.outputs[balance_at], 0);
     std::vector<R> back(at.E);
     if (const Array* g = cotangent(question, balance_at)) {
       std::vector<R> seeds(tape.size());

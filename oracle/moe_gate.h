@@ -103,13 +103,14 @@ std::vector<R> gates(const std::vector<R>& g, const R& sum, Branch taken) {
 // Weights of the chosen, in the order of `chosen`. Their gates over the gates' sum are their g over that of g: what all
 // gates are divided by is in neither. A kernel that divides it out first rounds twice more in each.
 //
-// The gates of a right selection sum up to 1/E at least, so the contract's cut of that sum is never met.
+// Where the gates are cut to equal shares the weights are those over their sum too, which rounds more than 1/top_k
+// does. The gates of a right selection sum up to 1/E at least, so the contract's cut of that sum is never met.
 template <class R>
 std::vector<R> weights(const std::vector<R>& g, const std::vector<std::size_t>& chosen, Branch taken) {
-  if (taken == Branch::cut) return equal_shares<R>(chosen.size());
+  const std::vector<R> all = taken == Branch::cut ? equal_shares<R>(g.size()) : g;
   std::vector<R> those;
   for (const std::size_t e : chosen) {
-    those.push_back(g[e]);
+    those.push_back(all[e]);
     may_add(those.back(), 2);
   }
   return shares(those, sum_of(those));

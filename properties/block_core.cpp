@@ -175,7 +175,8 @@ const Driver& driver() {
             return dims({.T = 128, .H = groups, .D = 64, .P = 16, .R = 8, .E = 8, .F = 256, .r = 16});
           },
       .live_float64 = dims({.T = 128, .H = 2, .D = 64, .P = 16, .R = 8, .E = 8, .F = 128, .r = 16}),
-      .for_threads = dims({.T = 128, .H = 5, .D = 64, .P = 4, .E = 3, .F = 24}),
+      .for_threads =
+          dims({.B = 2, .T = 260, .H = 4, .D = 16, .L = 1, .P = 4, .R = 2, .E = 3, .F = 8}),  // 33280 elements
       .corners = {dims({.B = 3, .T = 19, .H = 5, .D = 13, .L = 3, .P = 16, .R = 8, .E = 8, .F = 33, .r = 7}),
                   dims({.T = 130, .H = 3, .D = 11, .P = 5, .E = 3, .F = 65, .r = 0}),
                   dims({.B = 2, .T = 2, .H = 4, .D = 64, .P = 33, .R = 16, .E = 17, .F = 129, .r = 16, .top_k = 1}),

@@ -198,7 +198,8 @@ class Gate {
       chosen_g.push_back(g[e]);
       chosen_l.push_back(form_.fault == Fault::topk_softmax_cooled_twice ? l[e] / N(R(q_.temperature)) : l[e]);
     }
-    std::vector<N> weights = cut ? std::vector<N>(q_.top_k, N(R(1) / R(double(q_.top_k))))
+    std::vector<N> weights = cut && form_.weigh != Weigh::gates
+                                 ? std::vector<N>(q_.top_k, N(R(1) / R(double(q_.top_k))))
                              : form_.weigh == Weigh::exponentials ? shares(chosen_g)
                              : form_.weigh == Weigh::logits       ? softmax(chosen_l, false)
                                                                   : shares(chosen_gates);

@@ -245,8 +245,8 @@ TEST(MoeGate, ASelectionIsOfDistinctExpertsThatThereAre) {
   }
 }
 
-// Protects: where the resultant may be 0 any selection and any shares are right, a gradient is none, and lb and the
-// other tokens keep their bounds.
+// Protects: where the resultant may be 0 any selection and any shares are right, a gradient is none, and the other
+// tokens keep their bounds.
 TEST(MoeGate, AnUndecidableAngleCostsItsOwnTokenAlone) {
   Question q{.dtype = DType::float32, .kappa = 4, .temperature = 1, .top_k = 1};
   Array phases = zeros("phases", DType::float32, {1, 2, 2}), mu = zeros("expert_phases", DType::float32, {4});
@@ -260,7 +260,7 @@ TEST(MoeGate, AnUndecidableAngleCostsItsOwnTokenAlone) {
   const ExpectedTensor& gradient = *expected.gradients[0];
   EXPECT_TRUE(std::isnan(gradient.value[0]) && std::isinf(gradient.tolerance[0]));
   EXPECT_TRUE(std::isinf(expected.outputs[0].tolerance[0]));
-  EXPECT_LT(expected.outputs[3].tolerance[0], 10);
+  EXPECT_TRUE(std::isinf(expected.outputs[3].tolerance[0]));
   EXPECT_LT(expected.outputs[0].tolerance[4], 1e-4) << "the other token";
   EXPECT_TRUE(std::isfinite(gradient.tolerance[2]));
   std::vector<Array> answer = answer_of(q, Form{}, true);
