@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include "oracle/block_call.h"

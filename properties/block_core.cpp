@@ -2,6 +2,8 @@
 #include "contracts/block_core.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "contracts/moe_gate.h"
 #include "oracle/block_core_expected.h"
@@ -106,6 +108,52 @@ std::vector<std::string> required_classes(std::int64_t) {
           "without a carry"};
 }
 
+Problem with_tokens(Problem problem, std::int64_t T) {
+  const auto resized = [T](std::optional<Array>& array) {
+    if (!array || array->shape.size() != 3) return;
+    array->shape[1] = T;
+    array->values.assign(static_cast<std::size_t>(element_count(array->shape)), 0.0);
+  };
+  resized(problem.inputs[0]);
+  for (auto& cotangent : problem.cotangents) resized(cotangent);
+  return problem;
+}
+
+// What a form may make of no tokens without an exception: a mean over them that is NaN, and the carry as it came, but
+// for the mean over levels. Given is the answer for one token.
+oracle::Expected of_no_tokens(oracle::Expected expected, const Problem& spoiled) {
+  const auto empty = [](oracle::ExpectedTensor& tensor) {
+    tensor.shape[1] = 0;
+    for (std::vector<double>* list : {&tensor.value, &tensor.remainder, &tensor.tolerance}) list->clear();
+  };
+  const auto open = [](oracle::ExpectedTensor& tensor) {
+    std::fill(tensor.value.begin(), tensor.value.end(), std::numeric_limits<double>::quiet_NaN());
+    std::fill(tensor.tolerance.begin(), tensor.tolerance.end(), std::numeric_limits<double>::infinity());
+  };
+  empty(expected.outputs[0]);
+  open(expected.outputs[1]);
+  empty(expected.outputs[4]);
+  const std::int64_t d = spoiled.inputs[0]->shape[2], D = d / static_cast<std::int64_t>(spoiled.scalars.at("n_heads"));
+  const double levels = static_cast<double>(spoiled.inputs[7]->values.size());
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto& carried = spoiled.inputs[1 + i];
+    oracle::ExpectedTensor& tensor = expected.outputs[2 + i];
+    std::fill(tensor.remainder.begin(), tensor.remainder.end(), 0.0);
+    for (std::size_t at = 0; at < tensor.value.size(); ++at) {
+      const auto flat = static_cast<std::int64_t>(at);
+      const bool held = carried.has_value() && (i == 1 || flat / d % d / D == flat % d / D);
+      tensor.value[at] = held ? carried->values[at] : 0;
+      tensor.tolerance[at] = (levels + 3) * unit_roundoff(expected.dtype) * std::fabs(tensor.value[at]);
+    }
+  }
+  for (auto& gradient : expected.gradients)
+    if (gradient && gradient->name == "dh")
+      empty(*gradient);
+    else if (gradient)
+      open(*gradient);
+  return expected;
+}
+
 std::vector<Violation> violations() {
   const auto scalar = [](const char* name, double (*value)(const Problem&)) {
     return [name, value](Problem problem, std::uint64_t) {
@@ -116,17 +164,11 @@ std::vector<Violation> violations() {
   return {
       {.name = "no_tokens",
        .text = "T = 0",
-       .spoiled =
-           [](Problem problem, std::uint64_t) {
-             problem.inputs[0]->shape[1] = 0;
-             problem.inputs[0]->values.clear();
-             for (auto& cotangent : problem.cotangents)
-               if (cotangent && cotangent->shape.size() == 3) {
-                 cotangent->shape[1] = 0;
-                 cotangent->values.clear();
-               }
-             return problem;
-           }},
+       .spoiled = [](Problem problem, std::uint64_t) { return with_tokens(std::move(problem), 0); },
+       .same_as = [](Problem problem) { return with_tokens(std::move(problem), 1); },
+       .restored = of_no_tokens,
+       .allowed = "answered with an lb of NaN, which shows, and the carry as it came",
+       .may_be_nan = true},
       {.name = "temperature_0",
        .text = "a temperature of 0",
        .spoiled = scalar("temperature", [](const Problem&) { return 0.0; })},
