@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include "candidates/kuramoto/fused.h"
 #include "candidates/linear_attention/blocks.h"
 #include "candidates/moe/inputs.h"
-#include "contracts/moe_gate.h"
+#include "candidates/moe_gate/routing.h"
 
 namespace fractus::block_core {
 
@@ -29,17 +30,6 @@ struct Named {
   const Tensors& inputs;
   const Tensor& operator[](std::string_view name) const { return inputs[place_of(name)]; }
 };
-
-// The sum of magnitudes is finite only if every number is; one that overflows is looked into, and found whole.
-void require_finite(const Tensor& tensor, const std::string& name) {
-  if (tensor.numel() == 0 || std::isfinite(tensor.abs().sum().item<double>())) return;
-  const bool has_rows = tensor.dim() > 1;
-  const Tensor rows = has_rows ? tensor.flatten(0, -2) : tensor.unsqueeze(1);
-  const Tensor bad = rows.isfinite().logical_not_().any(1).nonzero();
-  if (bad.numel() == 0) return;
-  refuse(fmt::format("{}: wanted finite values, got one that is not in {} {}", name, has_rows ? "row" : "place",
-                     bad[0].item<std::int64_t>()));
-}
 
 bool is_whole(double x) { return std::isfinite(x) && x == std::floor(x); }
 
@@ -119,33 +109,30 @@ Tensor mixture(const Tensor& x, const Tensor& index, const Tensor& weights, cons
 Config checked(const Tensors& inputs, const Scalars& scalars, const Settings& settings) {
   check_inputs(contract(), inputs);
   const Named in{inputs};
-  const std::int64_t width = in["h"].size(2), experts = in["expert_phases"].size(0);
+  const std::int64_t width = in["h"].size(2);
   if (in["h"].size(1) == 0) refuse("h: wanted at least one token, got " + to_string(in["h"].sizes().vec()));
   for (const char* name : {"level_offsets", "kuramoto.omega", "expert_phases"})
     if (in[name].size(0) == 0) refuse(fmt::format("{}: wanted at least one number, got none", name));
-  const double heads = scalars.at("n_heads"), steps = scalars.at("n_steps"), top_k = scalars.at("top_k"),
-               kappa = scalars.at("kappa"), temperature = scalars.at("temperature");
+  const double heads = scalars.at("n_heads"), steps = scalars.at("n_steps");
   if (!(heads >= 1 && heads <= static_cast<double>(width)) || std::fmod(static_cast<double>(width), heads) != 0)
     refuse(fmt::format("n_heads: wanted a divisor of the width {}, got {}", width, heads));
   if (!is_whole(steps) || steps < 0) refuse(fmt::format("n_steps: wanted a whole number of 0 or more, got {}", steps));
-  for (const char* name : {"dt", "damping", "kappa"})
+  for (const char* name : {"dt", "damping"})
     if (!std::isfinite(scalars.at(name)))
       refuse(fmt::format("{}: wanted a finite number, got {}", name, scalars.at(name)));
-  if (!(temperature > 0 && std::isfinite(temperature)))
-    refuse(fmt::format("temperature: wanted a finite number above 0, got {}", temperature));
-  if (!(std::abs(kappa / temperature) <= moe_gate::steepest))
-    refuse(fmt::format("kappa: wanted kappa / temperature of at most {}, got {} / {}", moe_gate::steepest, kappa,
-                       temperature));
-  if (!is_whole(top_k) || top_k < 1 || top_k > static_cast<double>(experts))
-    refuse(fmt::format("top_k: wanted a whole number from 1 to {}, got {}", experts, top_k));
-  for (std::size_t i = 0; i < inputs.size(); ++i)  // S0 holds what is ignored
-    if (const std::string& name = contract().inputs[i].name; inputs[i].defined() && name != "S0")
-      require_finite(inputs[i].detach(), name);
+  moe_gate::check_routing("block_core", scalars, in["expert_phases"].size(0));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& name = contract().inputs[i].name;
+    if (!inputs[i].defined() || name == "S0") continue;  // S0 holds what is ignored
+    const bool has_rows = inputs[i].dim() > 1;
+    const std::int64_t rows = inputs[i].numel() / std::max<std::int64_t>(1, has_rows ? inputs[i].size(-1) : 1);
+    moe_gate::require_finite("block_core", name, inputs[i], rows, has_rows ? "row" : "place");
+  }
   return {.heads = static_cast<std::int64_t>(heads),
-          .top_k = static_cast<std::int64_t>(top_k),
+          .top_k = static_cast<std::int64_t>(scalars.at("top_k")),
           .steps = static_cast<std::int64_t>(steps),
           .block = settings.at("block"),
-          .steepness = kappa / temperature,
+          .steepness = scalars.at("kappa") / scalars.at("temperature"),
           .dt = scalars.at("dt"),
           .damping = scalars.at("damping")};
 }

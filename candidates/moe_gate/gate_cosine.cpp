@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "candidates/moe_gate/inputs.h"
+#include "candidates/moe_gate/routing.h"
 
 namespace fractus::moe_gate {
 namespace {

@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "candidates/moe_gate/inputs.h"
+#include "candidates/moe_gate/routing.h"
 
 namespace fractus::moe_gate {
 namespace {
@@ -28,12 +29,6 @@ struct Direction : torch::autograd::Function<Direction> {
     return {-across * sine, across * cosine};
   }
 };
-
-// x over its sum, equal shares where that is at or below the cut.
-Tensor shares(const Tensor& x) {
-  const Tensor sum = x.sum(-1, /*keepdim=*/true), falls_back = sum <= cut;
-  return (x / sum.masked_fill(falls_back, 1)).masked_fill(falls_back, 1 / static_cast<double>(x.size(-1)));
-}
 
 Tensors run(const Tensors& inputs, const Scalars& scalars, const Settings&) {
   const Inputs in = checked(inputs, scalars);

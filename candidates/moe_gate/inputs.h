@@ -1,5 +1,4 @@
-// A call of moe_gate as its candidates read it, and what they share behind the exponents: they differ in how they come
-// by (kappa / temperature) cos(theta - mu).
+// A call of moe_gate as its candidates read it. They differ in how they come by (kappa / temperature) cos(theta - mu).
 #pragma once
 
 #include "contracts/form.h"
@@ -17,8 +16,5 @@ struct Inputs {
 // batch: no oscillator, no expert, a top_k outside of [1, E], a temperature that is not above 0, a steepness beyond
 // the domain, a value that is not finite.
 Inputs checked(const Tensors& inputs, const Scalars& scalars);
-
-// E sum_e (mean gates_e - 1/E)^2 over the tokens of `gates` (B,T,E).
-at::Tensor load_balance(const at::Tensor& gates);
 
 }  // namespace fractus::moe_gate
