@@ -1,4 +1,6 @@
 // Cross entropy's driver, and the checks that came with it: the domain, tied inputs, a declared depth of addition.
+#include "contracts/cross_entropy.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -237,7 +239,7 @@ TEST(Domain, AllowsWhatTheContractDoes) {
     Array &h = *rest.inputs[0], &targets = *rest.inputs[2];
     h.values.clear(), targets.values.clear();
     for (std::size_t n = 0; n < call.inputs[2]->values.size(); ++n) {
-      if (call.inputs[2]->values[n] == ignored_target) continue;
+      if (call.inputs[2]->values[n] == cross_entropy::ignored_target) continue;
       const auto row = call.inputs[0]->values.begin() + static_cast<std::ptrdiff_t>(3 * n);
       h.values.insert(h.values.end(), row, row + 3);
       targets.values.push_back(call.inputs[2]->values[n]);
