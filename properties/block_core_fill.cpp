@@ -58,12 +58,15 @@ void carry(Draft& x, Random& random) {
 }
 
 // Oscillators that a step moves far enough apart for their mean angle to be known well: they start evenly spread, where
-// it is nothing at all.
+// it is nothing at all. Half of the time with a step and a damping that are not the training run's.
 void oscillators(Draft& x, Random& random) {
   const double P = static_cast<double>(x.whole("P"));
   draw(x.values("kuramoto.omega"), random, random.uniform(2, 8));
   draw(x.values("kuramoto.coupling_u"), random, std::sqrt(random.uniform(0.5, 3) / (P * x.root("R"))));
   for (double& value : x.values("kuramoto.coupling_lambda")) value = random.sign() * random.uniform(0.4, 1.8);
+  if (random.chance(0.5)) return;
+  x.scalars["dt"] = std::exp2(random.uniform(-5, -2));
+  x.scalars["damping"] = std::exp2(random.uniform(-8, -1.5));
 }
 
 void experts(Draft& x, Random& random) {

@@ -49,6 +49,27 @@ std::vector<std::string> optional_inputs(const Driver& driver) {
   return names_where(driver.contract->inputs, [](const TensorSpec& spec) { return spec.optional; });
 }
 
+std::vector<TensorSpec> differentiable_inputs(const Driver& driver) {
+  std::vector<TensorSpec> inputs;
+  for (const TensorSpec& spec : driver.contract->inputs)
+    if (spec.differentiable) inputs.push_back(spec);
+  return inputs;
+}
+
+bool turn_of(const Driver& driver, const PlanSettings& settings, DType dtype, std::size_t i) {
+  constexpr std::size_t few = 12;  // so many that a case each in each dtype is little of a plan
+  const std::vector<DType>& all = settings.dtypes;
+  if (all.size() < 2 || differentiable_inputs(driver).size() <= few) return true;
+  const auto at = static_cast<std::size_t>(std::find(all.begin(), all.end(), dtype) - all.begin());
+  return (i + at) % all.size() == 0;
+}
+
+Dims shape_with(const TensorSpec& spec, const Dims& first, const std::vector<Dims>& shapes) {
+  if (belongs(spec, first)) return first;
+  const auto found = std::find_if(shapes.begin(), shapes.end(), [&](const Dims& dims) { return belongs(spec, dims); });
+  return found == shapes.end() ? first : *found;
+}
+
 std::string size_class(const Driver& driver, const Case& c) {
   if (driver.size_symbol.empty()) return "";
   const auto length = static_cast<std::uint64_t>(c.dims.at(driver.size_symbol));

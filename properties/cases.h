@@ -18,6 +18,14 @@ std::size_t position(const std::vector<TensorSpec>& specs, const std::string& na
 // Those that a cotangent may flow into.
 std::vector<std::string> output_names(const Driver& driver);
 std::vector<std::string> optional_inputs(const Driver& driver);
+std::vector<TensorSpec> differentiable_inputs(const Driver& driver);
+
+// Whether this dtype's part of the plan has the case of the i-th differentiable input: one for each of them in each
+// dtype would be most of the plan where a kernel has many, so there the dtypes take turns.
+bool turn_of(const Driver& driver, const PlanSettings& settings, DType dtype, std::size_t i);
+
+// `first`, or one of the shapes where the tensor has no part in that; freezing it there would be no case of it.
+Dims shape_with(const TensorSpec& spec, const Dims& first, const std::vector<Dims>& shapes);
 
 // "T 64-127": cases within a factor of two of each other in the extent that the bounds grow with, and whose bounds are
 // therefore comparably tight. Empty for a kernel that has none.

@@ -263,6 +263,7 @@ void merge(Outcome& a, Outcome b) {
 }
 
 Outcome call_and_compare(Expectation& expectation, const Subject& subject, const Call& call) {
+  const auto beside = expectation.begin();
   const Answer answer = subject.call(call);
   if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   return compare(expectation, answer);

@@ -166,6 +166,7 @@ const Driver& driver() {
       .exact_fill = "one_level",
       .exact_backward_fill = "two_level",
       .wide_fills = wide_fill_names(),
+      .depth_declared = true,
       .growing_symbol = "N",
       .size_symbol = "V",
       .tied = {"h", "W"},

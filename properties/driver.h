@@ -84,6 +84,7 @@ struct Driver {
   bool choices_shown = false;
   // The outputs settle those that are in doubt for what comes behind, gradients included, without showing them.
   bool choices_settled = false;
+  bool depth_declared = false;            // the bounds hang on Answer::add_depth
   std::string batch_symbol;               // the extent whose entries know nothing of each other; may be empty
   std::string sequence_symbol;            // the extent that a carry splits, "T"; empty where nothing is carried
   std::string growing_symbol;             // the extent that changes from call to call in a training run

@@ -39,25 +39,31 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
         if ((mask >> i) & 1) some.push_back(outputs[i]);
       add(slice, some, next_fill());
     }
-    std::vector<std::string> inputs;
-    for (const TensorSpec& spec : driver.contract->inputs)
-      if (spec.differentiable) inputs.push_back(spec.name);
-    for (const std::string& one : inputs) {
-      add(slice, outputs, next_fill()).frozen = {one};
-      Case& c = add(slice, outputs, next_fill());
-      for (const std::string& other : inputs)
-        if (other != one) c.frozen.push_back(other);
+    // Of a kernel with many parameters each dtype has half of either, the other dtype the other half.
+    const std::vector<TensorSpec> inputs = differentiable_inputs(driver);
+    const auto is_its_turn = [&](std::size_t i) { return turn_of(driver, settings, dtype, i); };
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Dims& dims = shape_with(inputs[i], slice, shapes);
+      if (is_its_turn(i)) add(dims, outputs, next_fill()).frozen = {inputs[i].name};
+      if (!is_its_turn(i + 1)) continue;
+      Case& alone = add(dims, outputs, next_fill());
+      for (const TensorSpec& other : inputs)
+        if (other.name != inputs[i].name) alone.frozen.push_back(other.name);
     }
-    add(slice, outputs, next_fill()).frozen = optional_inputs(driver);
-    Case& optional_alone = add(slice, outputs, next_fill());
-    for (const std::string& input : inputs)
-      if (!contains(optional_inputs(driver), input)) optional_alone.frozen.push_back(input);
+    std::vector<std::string> optional, others;
+    for (const TensorSpec& spec : inputs) (spec.optional ? optional : others).push_back(spec.name);
+    if (!optional.empty()) {
+      add(slice, outputs, next_fill()).frozen = optional;
+      add(slice, outputs, next_fill()).frozen = others;
+    }
     for (const std::string& output : outputs)
       for (int k = 0; k < 4; ++k) add(shapes[(turn + 3) % shapes.size()], {output}, next_fill());
     for (const Dims& dims : shapes) add(dims, outputs, next_fill());
     for (const std::string& fill : driver.smooth_fills) add(shapes[turn++ % shapes.size()], outputs, fill);
-    for (const TensorSpec& spec : driver.contract->inputs)
-      if (spec.differentiable) add(shapes[turn % shapes.size()], outputs, next_fill()).frozen = {spec.name};
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (is_its_turn(i + 1))
+        add(shape_with(inputs[i], shapes[turn % shapes.size()], shapes), outputs, next_fill()).frozen = {
+            inputs[i].name};
     if (!driver.tied.first.empty())
       for (int k = 0; k < 6; ++k) add(shapes[turn % shapes.size()], outputs, next_fill()).variant = tied;
     if (!settings.live) continue;

@@ -69,7 +69,11 @@ Expectation::Expectation(const Driver& driver, const Case& c, Problem problem, i
 void Expectation::tie(Tied tied) { tied_ = std::move(tied); }
 
 std::shared_ptr<const oracle::Expected> Expectation::evaluated(const Judged& judged) const {
-  oracle::Expected expected = driver_.expected(problem_, case_.dtype, judged);
+  // Starting threads takes longer than what most of a plan's calls would gain by them.
+  constexpr std::size_t worth_threads = 1 << 18;  // elements of input
+  Judged its = judged;
+  if (value_count(problem_.inputs) < worth_threads) its.threads = 1;
+  oracle::Expected expected = driver_.expected(problem_, case_.dtype, its);
   if (tied_ && !expected.gradients.empty()) join_tied(*tied_, case_.dtype, expected);
   return std::make_shared<const oracle::Expected>(std::move(expected));
 }
@@ -79,6 +83,14 @@ std::shared_ptr<const oracle::Expected> Expectation::either(std::int64_t add_dep
   auto& found = either_[add_depth];
   if (!found) found = evaluated({.add_depth = add_depth, .threads = threads_});
   return found;
+}
+
+std::future<void> Expectation::begin() {
+  constexpr std::size_t most = 1 << 20;  // elements of input; a larger evaluation takes all threads, and much memory
+  if (threads_ < 2 || !driver_.expected || driver_.choices_shown || driver_.depth_declared ||
+      value_count(problem_.inputs) > most || begun_.exchange(true))
+    return {};
+  return std::async(std::launch::async, [this] { either(); });  // what it throws is thrown again where it is asked for
 }
 
 std::shared_ptr<const oracle::Expected> Expectation::expected(const Answer& answer) {

@@ -4,7 +4,9 @@
 // case, which are computed once however many subjects are checked.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -84,6 +86,9 @@ class Expectation {
   std::shared_ptr<const oracle::Expected> expected(const Answer& answer);
   // The same where every choice in doubt may go either way.
   std::shared_ptr<const oracle::Expected> either(std::int64_t add_depth = 0);
+  // Works that out while the caller waits for a form, once, where it is what `expected` begins with and there is a
+  // thread for it. Ends before the result does.
+  [[nodiscard]] std::future<void> begin();
   const Exactness& exactness();
   const oracle::Law& law();
 
@@ -96,6 +101,7 @@ class Expectation {
   Problem problem_;
   std::optional<Tied> tied_;
   std::mutex either_mutex_;
+  std::atomic<bool> begun_ = false;
   std::once_flag exactness_once_, law_once_;
   std::map<std::int64_t, std::shared_ptr<const oracle::Expected>> either_;  // by declared depth of addition
   std::optional<Exactness> exactness_;

@@ -44,8 +44,11 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     for (const std::string& output : outputs)
       add(dtype, "bits", driver.smooth_fills.front(), driver.live_slice).cotangents = {output};
     // A recomputation that hangs on one input's gradient is lost where that one wants none.
-    for (const TensorSpec& spec : driver.contract->inputs)
-      if (spec.differentiable) add(dtype, "bits", driver.smooth_fills.front(), driver.live_slice).frozen = {spec.name};
+    const std::vector<TensorSpec> inputs = differentiable_inputs(driver);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (turn_of(driver, settings, dtype, i))
+        add(dtype, "bits", driver.smooth_fills.front(), shape_with(inputs[i], driver.live_slice, shapes)).frozen = {
+            inputs[i].name};
   }
   const DType first = settings.dtypes.front();
   add(first, saved, driver.smooth_fills.front(), settings.live ? driver.live : driver.live_slice);
