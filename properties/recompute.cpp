@@ -39,8 +39,12 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     return cases.back();
   };
   for (DType dtype : settings.dtypes) {
+    std::size_t its_turn = 0;
     for (const std::string& variant : variants)
-      for (const std::string& fill : fills_of(driver)) add(dtype, variant, fill, shapes[7 * turn++ % shapes.size()]);
+      for (const std::string& fill : fills_of(driver)) {
+        const Dims& dims = shapes[7 * turn++ % shapes.size()];
+        if (turn_of(driver, settings, dtype, its_turn++)) add(dtype, variant, fill, dims);
+      }
     for (const std::string& output : outputs)
       add(dtype, "bits", driver.smooth_fills.front(), driver.live_slice).cotangents = {output};
     // A recomputation that hangs on one input's gradient is lost where that one wants none.
