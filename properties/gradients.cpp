@@ -50,12 +50,10 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       for (const TensorSpec& other : inputs)
         if (other.name != inputs[i].name) alone.frozen.push_back(other.name);
     }
-    std::vector<std::string> optional, others;
-    for (const TensorSpec& spec : inputs) (spec.optional ? optional : others).push_back(spec.name);
-    if (!optional.empty()) {
-      add(slice, outputs, next_fill()).frozen = optional;
-      add(slice, outputs, next_fill()).frozen = others;
-    }
+    add(slice, outputs, next_fill()).frozen = optional_inputs(driver);
+    Case& optional_alone = add(slice, outputs, next_fill());
+    for (const TensorSpec& input : inputs)
+      if (!contains(optional_inputs(driver), input.name)) optional_alone.frozen.push_back(input.name);
     for (const std::string& output : outputs)
       for (int k = 0; k < 4; ++k) add(shapes[(turn + 3) % shapes.size()], {output}, next_fill());
     for (const Dims& dims : shapes) add(dims, outputs, next_fill());
