@@ -156,7 +156,7 @@ TEST(Outside, AReferenceCostsNoMoreThanACandidate) {
         {"loops", Verdict::mistrusted, "no answer within"},
         {"kills_its_parents", Verdict::mistrusted, "the process that had loaded it has ended"},
         {"leaves_a_child", Verdict::mistrusted, "exit status 3"},
-        {"cached_answer", Verdict::mistrusted, "itself fails repeat"}}) {
+        {"cached_answer", Verdict::mistrusted, "itself fails"}}) {
     std::vector<FormInfo> forms = workshop().forms();
     std::erase_if(forms, [](const FormInfo& form) { return form.role == "wrong"; });
     const Plan plan = make_plan({.driver = find_driver("linear_attention"),

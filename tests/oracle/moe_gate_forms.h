@@ -178,10 +178,10 @@ class Gate {
   }
 
   void token(std::size_t t) {
-    const double steepness =
-        form_.fault == Fault::kappa_times_temperature ? q_.kappa * q_.temperature : q_.kappa / q_.temperature;
+    const R kappa(q_.kappa), temperature(q_.temperature);
+    const R steepness = form_.fault == Fault::kappa_times_temperature ? R(kappa * temperature) : R(kappa / temperature);
     std::vector<N> l, g;
-    for (const N& cosine : cosines(t)) l.push_back(N(R(steepness)) * cosine);
+    for (const N& cosine : cosines(t)) l.push_back(N(steepness) * cosine);
     for (const N& one : l) g.push_back(exp_of(one));
     const bool cut = form_.fault != Fault::uniform_fallback_missing &&
                      (given_ != nullptr ? given_->cut[t] != 0 : !(summed(g, form_.sum).value > power_of_ten<R>(-10)));
