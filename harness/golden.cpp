@@ -44,7 +44,7 @@ void check_file(const Workshop& workshop, const Driver& driver, const std::files
   for (std::size_t k = 0; k < calls.size(); ++k)
     for (DType dtype : {DType::float32, DType::float64}) {
       const Recorded& recorded = calls[k];
-      const std::string which = calls.size() > 1 ? fmt::format("chunk{} ", k) : "";
+      const std::string which = calls.size() > 1 ? fmt::format("chunk{} ", k) : std::string();
       const auto expectation_with = [&](const Dims& open) {
         const Case c = recorded.case_of(driver, dtype, open);
         return std::make_unique<Expectation>(driver, c, recorded.problem_of(driver, c), 2);

@@ -49,7 +49,9 @@ bool sets_line(const Property& property, const Expectation& expectation) {
          (symbol.empty() || expectation.of().dims.at(symbol) <= most_steps_for_all);
 }
 
-bool on_line(const Driver& driver, const Case& c) { return !contains(driver.aligned_fills, c.fill); }
+bool on_line(const Driver& driver, const Case& c) {
+  return !contains(driver.aligned_fills, c.fill) && (!driver.comparable || driver.comparable(c));
+}
 
 std::string line_key(const Driver& driver, const std::string& tensor, const Case& c) {
   return fmt::format("{} {}", tensor, size_class(driver, c));

@@ -107,6 +107,17 @@ void masked(Draft& x, Random& random) {
   if (random.chance(0.3)) x.target(random.integer(0, x.N - 1)) = static_cast<double>(random.integer(0, x.V - 1));
 }
 
+// All tokens masked but the last few, so that whole blocks of a vocabulary hold nothing else.
+void last_few_open(Draft& x, Random& random) {
+  ordinary(x, random);
+  const std::int64_t open = x.V - 1 - random.integer(0, std::min<std::int64_t>(2, x.V - 1));
+  for (std::int64_t i = 0; i < x.V; ++i) x.token(i, 0) = i < open ? -1e30 : (x.d == 1 ? x.token(i, 0) : 0);
+  for (std::int64_t n = 0; n < x.N; ++n) {
+    x.row(n, 0) = 1;
+    x.target(n) = static_cast<double>(random.integer(open, x.V - 1));
+  }
+}
+
 // Logits that rise along the vocabulary, so that a running maximum rises in every block, by a little or by a lot.
 void ascending(Draft& x, Random& random) {
   const double span = std::exp2(random.uniform(-10, 5));
@@ -201,6 +212,7 @@ const std::vector<std::pair<std::string, Filler>>& fillers() {
       {"end_targets", end_targets},
       {"duplicated", duplicated},
       {"masked", masked},
+      {"last_few_open", last_few_open},
       {"spread", [](Draft& x, Random& random) { logits(x, random, random.uniform(30, 60)); }},
       {"small", [](Draft& x, Random& random) { logits(x, random, 1e-4); }},
       {"huge_logits", huge_logits},

@@ -84,12 +84,15 @@ struct Driver {
   bool choices_shown = false;
   // The outputs settle those that are in doubt for what comes behind, gradients included, without showing them.
   bool choices_settled = false;
-  bool depth_declared = false;            // the bounds hang on Answer::add_depth
-  std::string batch_symbol;               // the extent whose entries know nothing of each other; may be empty
-  std::string sequence_symbol;            // the extent that a carry splits, "T"; empty where nothing is carried
-  std::string growing_symbol;             // the extent that changes from call to call in a training run
-  std::string size_symbol;                // the extent that the bounds grow with; empty: none
-  std::vector<std::string> may_be_empty;  // extents that may be 0
+  bool depth_declared = false;  // the bounds hang on Answer::add_depth
+  std::string batch_symbol;     // the extent whose entries know nothing of each other; may be empty
+  std::string sequence_symbol;  // the extent that a carry splits, "T"; empty where nothing is carried
+  std::string growing_symbol;   // the extent that changes from call to call in a training run
+  std::string size_symbol;      // the extent that the bounds grow with; empty: none
+  // Whether known-good forms are a measure of others at this case; empty: always. A sum that they take as a tree and
+  // others one by one, and that most of the bound is of, is none.
+  std::function<bool(const Case&)> comparable;
+  std::vector<std::string> may_be_empty;                   // extents that may be 0
   std::vector<std::pair<std::string, std::string>> carry;  // output -> input that continues it: S -> S0, z -> z0
   std::vector<std::string> along_sequence;                 // tensors that are split along it: q, k, v, y
   std::pair<std::string, std::string> tied;                // an input that may be rows of another one; or none

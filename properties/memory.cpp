@@ -32,12 +32,6 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       c.variant = "flat";
       if (backward) c.cotangents = output_names(driver);
       cases.push_back(c);
-      if (!backward) continue;
-      for (const TensorSpec& spec : driver.contract->inputs)  // a form may go another way for each
-        if (spec.differentiable) {
-          c.frozen = {spec.name};
-          cases.push_back(c);
-        }
     }
   for (bool backward : {false, true}) {
     if (backward && output_names(driver).empty()) continue;
@@ -47,6 +41,15 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     if (backward) c.cotangents = output_names(driver);
     cases.push_back(c);
   }
+  if (driver.flat && !output_names(driver).empty())
+    for (const TensorSpec& spec : driver.contract->inputs) {  // a form may go another way where one wants no gradient
+      if (!spec.differentiable) continue;
+      Case c = base_case(driver, self, settings.dtypes.front(), driver.flat->dims, driver.smooth_fills.front());
+      c.variant = "flat";
+      c.cotangents = output_names(driver);
+      c.frozen = {spec.name};
+      cases.push_back(c);
+    }
   return cases;
 }
 

@@ -37,7 +37,7 @@ class Usage(unittest.TestCase):
         self.refused("did you mean float32", "--candidate", "chunked", "--dtype", "float23")
         self.refused("did you mean block", "--candidate", "chunked:blok=3")
         self.refused("did you mean oracle", "bench", "oracel")
-        self.refused("there are: chunked_ce, chunked_ce_online, chunked, chunked_tail, cumsum", "--candidate", "zzz")
+        self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--kernel", "linear_attention", "--candidate", "zzz")
         self.refused("unknown reference 'chunkd'; did you mean chunked", "--candidate", "chunked", "--reference", "chunkd")
         self.refused("did you mean block", "--candidate", "chunked", "--reference", "chunked_tail:blok=3")
         self.refused("there are: chunked, chunked_tail, cumsum, looped, einsum", "--candidate", "chunked", "--reference", "zzz")
@@ -535,7 +535,7 @@ class Fuzz(unittest.TestCase):
     """Protects the nightly search: it ends at a failure, shrunk, and counts what it ran."""
 
     def test_finds_and_counts(self):
-        done = run("fuzz", "--candidate", "wrong_S0_transposed", "--cases", 500, "--json", "-")
+        done = run("fuzz", "--kernel", "linear_attention", "--candidate", "wrong_S0_transposed", "--cases", 500, "--json", "-")
         self.assertEqual(done.returncode, 1)
         self.assertLessEqual(json.loads(done.stdout)["smallest"]["dims"]["T"], 4)
         done = run("fuzz", "--candidate", "chunked", "--cases", 60, "--json", "-")

@@ -188,7 +188,7 @@ class Packages(Folder):
         """A form whose gradients alone are wrong is right where none is wanted; one that is wrong forward is not, and both
         measure the plan accordingly."""
         for form, status in (("wrong_dk_lacks_denominator", 0), ("wrong_state_bfloat16", 1), ("chunked", 0)):
-            done = run("--candidate", form, "--preset", "smoke", "--forward-only", "--report", self.folder, "--json", self.folder / "r.json")
+            done = run("--kernel", "linear_attention", "--candidate", form, "--preset", "smoke", "--forward-only", "--report", self.folder, "--json", self.folder / "r.json")
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         result = json.loads((self.folder / "r.json").read_text())
         self.assertTrue(result["forward_only"])
