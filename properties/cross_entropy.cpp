@@ -176,6 +176,7 @@ const Driver& driver() {
             return chunk == 0 || c.dims.at("N") <= 32 * chunk;
           },
       .tied = {"h", "W"},
+      .tied_fills = {"ordinary", "duplicated", "end_targets", "small", "same_target", "sparse"},
       .live = vocabulary::training_run(),
       .live_slice = dims(4, 1280, 67, 3),
       .live_groups = [](std::int64_t groups) { return dims(2 * groups, 8, 50257, 2); },

@@ -96,6 +96,7 @@ struct Driver {
   std::vector<std::pair<std::string, std::string>> carry;  // output -> input that continues it: S -> S0, z -> z0
   std::vector<std::string> along_sequence;                 // tensors that are split along it: q, k, v, y
   std::pair<std::string, std::string> tied;                // an input that may be rows of another one; or none
+  std::vector<std::string> tied_fills;                     // those whose rows of the one are in the domain of the other
 
   Dims live;        // the training run's shape
   Dims live_slice;  // a little of it: its widths, for which a form may have a path of its own, as a small case

@@ -62,8 +62,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       if (is_its_turn(i + 1))
         add(shape_with(inputs[i], shapes[turn % shapes.size()], shapes), outputs, next_fill()).frozen = {
             inputs[i].name};
-    if (!driver.tied.first.empty())
-      for (int k = 0; k < 6; ++k) add(shapes[turn % shapes.size()], outputs, next_fill()).variant = tied;
+    for (const std::string& fill : driver.tied_fills) add(shapes[++turn % shapes.size()], outputs, fill).variant = tied;
     if (!settings.live) continue;
     for (const Dims& dims : driver.corners) add(dims, outputs, next_fill());
     // float64's base has no vector instructions: it has a few of the groups.
