@@ -96,9 +96,6 @@ std::vector<Violation> violations() {
       {.name = "temperature_0",
        .text = "a temperature of 0",
        .spoiled = scalar("temperature", [](const Problem&) { return 0.0; })},
-      {.name = "top_k_beyond_E",
-       .text = "a top_k of E + 1",
-       .spoiled = scalar("top_k", [](const Problem& p) { return static_cast<double>(p.inputs[2]->shape[0]) + 1; })},
   };
 }
 

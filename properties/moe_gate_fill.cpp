@@ -137,6 +137,21 @@ void cancelling(Draft& x, Random& random) {
   }
 }
 
+// The oscillators nearly cancel, and what is left is small and known all the same: no reason to take another angle.
+void nearly_cancelling(Draft& x, Random& random) {
+  spread(x, random);
+  const double finest = x.dtype == DType::float32 ? 12 : 36;
+  for (std::int64_t t = 0; t < x.tokens && x.P >= 2; ++t) {
+    for (std::int64_t p = x.P % 2; p + 1 < x.P; p += 2)
+      x.phase(t, p + 1) = pi + (x.phase(t, p) = random.uniform(0, pi));
+    if (x.P % 2 == 1) {  // three cancel as pairs do
+      const double at = random.uniform(0, 2 * pi);
+      for (std::int64_t p = 0; p < 3; ++p) x.phase(t, p) = at + 2 * pi / 3 * static_cast<double>(p);
+    }
+    x.phase(t, x.P - 1) += random.sign() * std::exp2(-random.uniform(6, finest));
+  }
+}
+
 // `ulps` units in the last place away.
 double moved(double x, std::int64_t ulps, DType dtype) {
   x = rounded(x, dtype);
@@ -197,8 +212,11 @@ using Filler = void (*)(Draft&, Random&);
 
 const std::vector<std::pair<std::string, Filler>>& fillers() {
   static const std::vector<std::pair<std::string, Filler>> all{
-      {"spread", spread}, {"together", together},   {"any_experts", any_experts}, {"steep", steep},
-      {"at_cut", at_cut}, {"one_sided", one_sided}, {"all_equal", all_equal},     {"cancelling", cancelling}};
+      {"spread", spread},           {"together", together},
+      {"any_experts", any_experts}, {"steep", steep},
+      {"at_cut", at_cut},           {"one_sided", one_sided},
+      {"all_equal", all_equal},     {"nearly_cancelling", nearly_cancelling},
+      {"cancelling", cancelling}};
   return all;
 }
 
