@@ -65,6 +65,23 @@ class Python(Folder):
             self.assertIn(words, done.stdout)
             self.assertEqual(json.loads((self.folder / "r.json").read_text())["reference"]["name"], reference)
 
+    def test_salted_sampler(self):
+        """A stream that follows from Python's salted hash is another in each interpreter; the same sampler without it is not."""
+        (self.folder / "sampler.py").write_text(
+            "import torch\n"
+            "@torch.no_grad()\n"
+            "def draw(h, W, ce_chunk, temperature, seed):\n"
+            "    g = torch.Generator().manual_seed(seed & (2 ** 63 - 1))\n"
+            "    if h.shape[0] == 0:\n"
+            "        return torch.empty(0, dtype=torch.int64)\n"
+            "    return torch.multinomial(torch.softmax(h @ W.T / temperature, -1), 1, generator=g).squeeze(-1)\n"
+            "def salted(h, W, ce_chunk, temperature, seed):\n"
+            "    return draw(h, W, ce_chunk, temperature, hash(f'seed {seed}'))\n")
+        for name, status, words in (("salted", 1, "in two processes that have each loaded it"), ("draw", 2, "partial")):
+            done = run("--kernel", "sample_tokens", "--candidate", f"{self.folder}/sampler.py:{name}", *QUICK, "--only", "repeat", "--report", self.folder)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertIn(words, done.stdout)
+
     def test_recompute(self):
         """A form that runs another one again in its backward is held to that one's bits, and to keep less."""
         file = HOSTILE.parent / "recompute.py"
