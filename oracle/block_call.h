@@ -90,13 +90,6 @@ class Call {
 };
 
 template <DType judged>
-Row<Companion<judged>> leaves_of(const double* values, std::size_t count) {
-  Row<Companion<judged>> row(count);
-  for (std::size_t i = 0; i < count; ++i) row.set(i, Companion<judged>(values[i]));
-  return row;
-}
-
-template <DType judged>
 Matrix<Companion<judged>> rows_of(const Array& array, std::size_t rows, std::size_t columns) {
   Matrix<Companion<judged>> result;
   for (std::size_t r = 0; r < rows; ++r)

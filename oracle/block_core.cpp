@@ -127,34 +127,15 @@ void Evaluation<judged>::oscillate() {
   if (got != nullptr && !std::all_of(got, got + call_.tokens() * P, [](double x) { return std::isfinite(x); }))
     got = nullptr;
   ExpectedTensor& theta = result_.outputs[theta_at];
-  struct Doubt {
-    bool any = false, flipped = false;
-    double moves = 0;
-  };
-  std::vector<Doubt> doubts(call_.tokens());
+  std::vector<kuramoto::Doubt> doubts(call_.tokens());
   sequences_.resize(call_.B);
   for_each(call_.tokens(), threads_, [&](std::size_t n) {
-    const kuramoto::Origin<judged> origin = kuramoto::origin_of(norm_kur_[n].mean_y);
-    std::vector<kuramoto::Branch<judged>> branches = kuramoto::branches(network, origin, steps());
     const double* own = got == nullptr ? nullptr : got + n * P;
-    const std::size_t at = own == nullptr || branches.empty() ? 0 : kuramoto::nearest(branches, own);
-    Doubt& doubt = doubts[n];
-    doubt.any = branches.size() != 1;
-    doubt.flipped = at != 0;
-    for (std::size_t i = 1; i < branches.size(); ++i)
-      doubt.moves = std::max(doubt.moves, kuramoto::moved_by_flip(branches[0], branches[i]));
-    for (std::size_t p = 0; p < P; ++p) {
-      kuramoto::Placed one{.tolerance = std::numeric_limits<double>::infinity()};
-      if (!branches.empty())
-        one = kuramoto::placed(branches[at].theta.get(p), branches[at].common,
-                               own == nullptr ? std::nullopt : std::optional(own[p]));
-      doubt.any = doubt.any || one.in_doubt;
-      theta.value[n * P + p] = one.value;
-      if (!theta.remainder.empty()) theta.remainder[n * P + p] = one.remainder;
-      theta.tolerance[n * P + p] = one.tolerance;
-      if (own == nullptr && doubt.any) put_undecidable(theta, n * P + p);
-    }
+    kuramoto::Settled<judged> settled =
+        kuramoto::settle(network, kuramoto::origin_of(norm_kur_[n].mean_y), steps(), own, theta, n * P);
+    doubts[n] = settled.doubt;
     if (n % call_.T + 1 != call_.T) return;
+    std::vector<kuramoto::Branch<judged>>& branches = settled.branches;
     Sequence& sequence = sequences_[n / call_.T];
     std::vector<R> phases;
     if (own != nullptr)
@@ -168,15 +149,12 @@ void Evaluation<judged>::oscillate() {
       phases = returned_angles<judged>(theta.value.data() + n * P, P);
     sequence.route =
         moe::routed<judged>(std::move(phases), call_.need("expert_phases").values, steepness_, call_.top_k);
-    sequence.lost = sequence.route.lost || (own == nullptr && (doubt.any || sequence.route.selections.size() > 1));
+    sequence.lost =
+        sequence.route.lost || (own == nullptr && (settled.doubt.any || sequence.route.selections.size() > 1));
     sequence.branches = std::move(branches);
-    sequence.branch = at;
+    sequence.branch = settled.branch;
   });
-  for (const Doubt& doubt : doubts) {
-    result_.choices_in_doubt += doubt.any;
-    result_.choices_flipped += doubt.flipped;
-    result_.flip_moves = std::max(result_.flip_moves, doubt.moves);
-  }
+  kuramoto::count(doubts, result_);
 }
 
 // lb, from the gates that all T tokens of a sequence share.
@@ -194,21 +172,11 @@ void Evaluation<judged>::balance() {
     may_add(sum, call_.tokens());
     sums.push_back(sum);
   }
-  Tape<R> tape;
-  Taped<R>::tape = &tape;
-  std::vector<Taped<R>> leaves;
-  for (const R& sum : sums) leaves.push_back(Taped<R>::leaf(sum));
-  const Taped<R> lb = moe_gate::balance(leaves, call_.tokens());
-  put(lb.value, result_.outputs[lb_at], 0);
+  const Array* g = call_.cotangent(lb_at);
+  moe_gate::Balanced<judged> balanced = moe_gate::balanced(sums, call_.tokens(), R(g == nullptr ? 0 : g->values.at(0)));
+  put(balanced.lb, result_.outputs[lb_at], 0);
   if (lost) put_undecidable(result_.outputs[lb_at], 0);
-  from_balance_.assign(call_.E, R(0));
-  if (const Array* g = call_.cotangent(lb_at)) {
-    std::vector<R> seeds(tape.size());
-    seeds[lb.node] = R(g->values.at(0));
-    const std::vector<R> pulled = tape.pull_back(std::move(seeds));
-    for (std::size_t e = 0; e < call_.E; ++e) from_balance_[e] = pulled[leaves[e].node];
-  }
-  Taped<R>::tape = nullptr;
+  from_balance_ = std::move(balanced.of_gates);
 }
 
 // out, by the right selection that is nearest to the form's.
@@ -218,12 +186,7 @@ void Evaluation<judged>::mix_experts() {
   const double* got = call_.answered(out_at, call_.tokens() * call_.d);
   const std::size_t size = call_.T * call_.d, summed = moe::summed_forward(parameters_);
   moe::Chosen asked(call_.tokens());
-  for (std::size_t n = 0; n < asked.size(); ++n) {
-    for (const auto& selection : sequences_[n / call_.T].route.selections)
-      asked[n].insert(asked[n].end(), selection.begin(), selection.end());
-    std::sort(asked[n].begin(), asked[n].end());
-    asked[n].erase(std::unique(asked[n].begin(), asked[n].end()), asked[n].end());
-  }
+  for (std::size_t n = 0; n < asked.size(); ++n) asked[n] = moe::any_of(sequences_[n / call_.T].route.selections);
   passes_ = moe::forward(experts(), call_.E, dense<judged>(norm_moe_.rows(), call_.d), asked, moe::gelu_of, threads_);
   for (std::size_t b = 0; b < call_.B; ++b) {
     Sequence& sequence = sequences_[b];
@@ -244,10 +207,7 @@ void Evaluation<judged>::mix_experts() {
         for (std::size_t c = 0; c < call_.d && count > 1; ++c) {
           const R x = rows[t].get(c);
           if (i > 0) moves = std::max(moves, magnitude(x.v - own[t].v[c]));
-          if (got == nullptr) continue;
-          const double off = magnitude(x.v - static_cast<Base<judged>>(got[n * call_.d + c]));
-          const double ratio = off == 0 ? 0 : off / (error(x) * (1 + base_slack));
-          away = std::max(away, std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity());
+          if (got != nullptr) away = std::max(away, moe::used_by(got[n * call_.d + c], x));
         }
       }
       fitting += away <= 1;

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <vector>
 
 #include "contracts/dtype.h"
 #include "oracle/number.h"
@@ -158,6 +159,26 @@ template <DType judged>
 void may_round_as(Companion<judged>& x, const Companion<judged>& numbers) {
   x.m = std::max(x.m, numbers.m + numbers.e);
   x.n = std::max(x.n, numbers.n);
+}
+
+// Stands for each of several numbers: in the middle of them, with room for all. base_slack of the half is room for the
+// radius of an interval this wide, so that its ends are decided.
+template <DType judged>
+Companion<judged> hull(const std::vector<Companion<judged>>& list) {
+  Companion<judged> result = list.front();
+  Base<judged> low = result.v, high = result.v;
+  for (const Companion<judged>& x : list) {
+    low = std::min(low, x.v);
+    high = std::max(high, x.v);
+    result.m = std::max(result.m, x.m);
+    result.n = std::max(result.n, x.n);
+    result.e = std::max(result.e, x.e);
+    result.w = std::max(result.w, x.w);
+  }
+  const Base<judged> half = (high - low) / 2;
+  result.v = low + half;
+  result.e += magnitude(half) * (1 + base_slack);
+  return result;
 }
 
 // The constant itself, not the double nearest to it: the base may be wider than double. The kernel's own is rounded

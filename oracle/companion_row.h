@@ -31,6 +31,13 @@ class Row<Companion<judged>> {
 };
 
 template <DType judged>
+Row<Companion<judged>> leaves_of(const double* values, std::size_t count) {
+  Row<Companion<judged>> row(count);
+  for (std::size_t i = 0; i < count; ++i) row.set(i, Companion<judged>(values[i]));
+  return row;
+}
+
+template <DType judged>
 void may_add(Row<Companion<judged>>& x, std::size_t terms) {
   x.n += static_cast<double>(terms);
 }

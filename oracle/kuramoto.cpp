@@ -1,7 +1,6 @@
 #include "oracle/kuramoto.h"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -11,8 +10,6 @@
 
 namespace fractus::oracle::kuramoto {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 struct Call {
   const Array &hidden, &omega, &U, &lambda;
@@ -41,41 +38,6 @@ Call call_of(const Question& question) {
           static_cast<std::size_t>(question.n_steps)};
 }
 
-template <DType judged>
-Row<Companion<judged>> leaves(const double* values, std::size_t count) {
-  Row<Companion<judged>> row(count);
-  for (std::size_t i = 0; i < count; ++i) row.set(i, Companion<judged>(values[i]));
-  return row;
-}
-
-template <DType judged>
-struct Token {
-  bool lost = false;                // no bound at all
-  std::vector<std::size_t> chosen;  // the branches that its gradients cover: one, or all
-  std::vector<Branch<judged>> branches;
-};
-
-void put(ExpectedTensor& tensor, std::size_t i, const Placed& one) {
-  tensor.value[i] = one.value;
-  if (!tensor.remainder.empty()) tensor.remainder[i] = one.remainder;
-  tensor.tolerance[i] = one.tolerance;
-}
-
-template <DType judged>
-void put(ExpectedTensor& tensor, std::size_t i, const Companion<judged>& x) {
-  const double value = static_cast<double>(x.v);
-  // m and e were themselves summed in double; a relative 2^-30 is far more than those roundings.
-  const double tolerance = error(x) * (1 + 0x1p-30);
-  put(tensor, i,
-      {value, static_cast<double>(x.v - static_cast<Base<judged>>(value)), tolerance < 1e100 ? tolerance : infinity});
-}
-
-ExpectedTensor blank(const std::string& name, Shape shape, DType dtype) {
-  const auto count = static_cast<std::size_t>(element_count(shape));
-  return {name, std::move(shape), std::vector<double>(count), std::vector<double>(dtype == DType::float64 ? count : 0),
-          std::vector<double>(count)};
-}
-
 // Elements of a token's gradients that all tokens share, one after the other.
 template <DType judged>
 std::vector<Companion<judged>> shared(const Gradients<Companion<judged>>& gradients) {
@@ -94,22 +56,24 @@ Companion<judged> without_bound() {
   return {Base<judged>(0), 0, 0, unbounded, 0};
 }
 
-// What a token gives to the gradients: 2 pi mean(hidden) first, then what is shared.
+// What a token gives to the gradients: 2 pi mean(hidden) first, then what is shared. Where no form has settled its
+// branch it stands for all of them.
 template <DType judged>
 std::vector<Companion<judged>> gradients_of(const Call& call, const Network<Companion<judged>>& network,
-                                            const Origin<judged>& origin, const Token<judged>& token,
+                                            const Origin<judged>& origin, const Settled<judged>& token, bool is_settled,
                                             const double* cotangent) {
-  if (token.lost) return std::vector<Companion<judged>>(1 + call.P + call.P * call.r + call.r, without_bound<judged>());
-  std::vector<Companion<judged>> result;
-  for (const std::size_t i : token.chosen) {
-    const auto gradients = adjoint(network, origin, call.n_steps, token.branches[i], leaves<judged>(cotangent, call.P));
-    std::vector<Companion<judged>> all = shared(gradients);
-    all.insert(all.begin(), gradients.angle);
-    if (result.empty())
-      result = std::move(all);
-    else
-      for (std::size_t k = 0; k < all.size(); ++k) result[k] = hull(result[k], all[k]);
+  const std::size_t count = 1 + call.P + call.P * call.r + call.r;
+  std::vector<std::vector<Companion<judged>>> lists(count);  // by element, one for each branch
+  for (std::size_t i = 0; i < token.branches.size(); ++i) {
+    if (is_settled && i != token.branch) continue;
+    const auto gradients =
+        adjoint(network, origin, call.n_steps, token.branches[i], leaves_of<judged>(cotangent, call.P));
+    lists[0].push_back(gradients.angle);
+    const std::vector<Companion<judged>> all = shared(gradients);
+    for (std::size_t k = 0; k < all.size(); ++k) lists[k + 1].push_back(all[k]);
   }
+  std::vector<Companion<judged>> result;
+  for (const auto& list : lists) result.push_back(list.empty() ? without_bound<judged>() : hull(list));
   return result;
 }
 
@@ -124,57 +88,31 @@ Expected expected_in(const Question& question) {
 
   Expected result;
   result.dtype = judged;
-  // The base evaluates as a kernel of its own unit roundoff would, and errors grow at least linearly in that: see
-  // linear_attention.cpp.
-  result.radius_per_tolerance = 2 * BaseOf<judged>::unit_roundoff / unit_roundoff(judged);
+  result.radius_per_tolerance = base_radius<judged>;
   const Shape& tokens = call.hidden.shape;
-  result.outputs = {blank("theta", {tokens[0], tokens[1], static_cast<std::int64_t>(call.P)}, judged)};
+  result.outputs = {blank<judged>("theta", {tokens[0], tokens[1], static_cast<std::int64_t>(call.P)})};
   if (got != nullptr && got->values.size() != call.tokens * call.P) got = nullptr;
   const bool backward = question.cotangent.has_value();
   if (backward)
-    result.gradients = {blank("dhidden", call.hidden.shape, judged), blank("domega", call.omega.shape, judged),
-                        blank("dcoupling_u", call.U.shape, judged),
-                        blank("dcoupling_lambda", call.lambda.shape, judged)};
+    result.gradients = {blank<judged>("dhidden", call.hidden.shape), blank<judged>("domega", call.omega.shape),
+                        blank<judged>("dcoupling_u", call.U.shape),
+                        blank<judged>("dcoupling_lambda", call.lambda.shape)};
 
-  struct Doubt {
-    bool any = false, flipped = false;
-    double moves = 0;
-  };
   std::vector<Doubt> doubts(call.tokens);
   std::vector<std::vector<R>> gradients(backward ? call.tokens : 0);
   for_each(call.tokens, question.threads, [&](std::size_t t) {
-    const Origin<judged> origin = origin_of(mean_of(leaves<judged>(call.hidden.values.data() + t * call.d, call.d)));
+    const Origin<judged> origin = origin_of(mean_of(leaves_of<judged>(call.hidden.values.data() + t * call.d, call.d)));
     const double* theta = got == nullptr ? nullptr : got->values.data() + t * call.P;
-    Token<judged> token{.branches = branches(network, origin, call.n_steps)};
-    token.lost = token.branches.empty();
-    Doubt& doubt = doubts[t];
-    doubt.any = token.branches.size() != 1;
-    for (std::size_t i = 1; i < token.branches.size(); ++i)
-      doubt.moves = std::max(doubt.moves, moved_by_flip(token.branches[0], token.branches[i]));
-    const std::size_t own = token.lost || theta == nullptr ? 0 : nearest(token.branches, theta);
-    doubt.flipped = own != 0;
-    for (std::size_t p = 0; p < call.P; ++p) {
-      Placed one{.tolerance = infinity};
-      if (!token.lost)
-        one = placed(token.branches[own].theta.get(p), token.branches[own].common,
-                     theta == nullptr ? std::nullopt : std::optional(theta[p]));
-      doubt.any = doubt.any || one.in_doubt;
-      if (theta == nullptr && (one.in_doubt || token.branches.size() > 1)) one.tolerance = infinity;
-      put(result.outputs[0], t * call.P + p, one);
-    }
+    const Settled<judged> token = settle(network, origin, call.n_steps, theta, result.outputs[0], t * call.P);
+    doubts[t] = token.doubt;
     if (!backward) return;
-    for (std::size_t i = 0; i < token.branches.size(); ++i)
-      if (theta == nullptr || i == own) token.chosen.push_back(i);
-    gradients[t] = gradients_of(call, network, origin, token, question.cotangent->values.data() + t * call.P);
+    gradients[t] =
+        gradients_of(call, network, origin, token, theta != nullptr, question.cotangent->values.data() + t * call.P);
     // Every element of hidden moves the angle by 2 pi / d of itself.
     const R of_element = full_turn<judged>() * gradients[t].front() / R(static_cast<double>(call.d));
-    for (std::size_t i = 0; i < call.d; ++i) put(*result.gradients[0], t * call.d + i, of_element);
+    for (std::size_t i = 0; i < call.d; ++i) put(of_element, *result.gradients[0], t * call.d + i);
   });
-  for (const Doubt& doubt : doubts) {
-    result.choices_in_doubt += doubt.any;
-    result.choices_flipped += doubt.flipped;
-    result.flip_moves = std::max(result.flip_moves, doubt.moves);
-  }
+  count(doubts, result);
   if (!backward || call.tokens == 0) return result;
 
   std::vector<R> sums(gradients[0].size() - 1);
@@ -187,7 +125,7 @@ Expected expected_in(const Question& question) {
   for (std::size_t tensor = 1; tensor < 4; ++tensor)
     for (std::size_t i = 0; i < result.gradients[tensor]->value.size(); ++i, ++k) {
       may_add(sums[k], call.tokens);  // in any order
-      put(*result.gradients[tensor], i, sums[k]);
+      put(sums[k], *result.gradients[tensor], i);
     }
   return result;
 }

@@ -2,11 +2,14 @@
 // each, and the adjoint of a branch by the tape.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <optional>
 #include <vector>
 
+#include "oracle/companion_expected.h"
 #include "oracle/companion_functions.h"
 #include "oracle/companion_row.h"
 #include "oracle/kuramoto.h"
@@ -306,6 +309,53 @@ double moved_by_flip(const Branch<judged>& a, const Branch<judged>& b) {
   return most;
 }
 
+// Whether a token's wraps are in doubt, whether the form's branch is another than the definition's, and how far apart
+// the branches are.
+struct Doubt {
+  bool any = false, flipped = false;
+  double moves = 0;
+};
+
+inline void count(const std::vector<Doubt>& doubts, Expected& expected) {
+  for (const Doubt& doubt : doubts) {
+    expected.choices_in_doubt += doubt.any;
+    expected.choices_flipped += doubt.flipped;
+    expected.flip_moves = std::max(expected.flip_moves, doubt.moves);
+  }
+}
+
+template <DType judged>
+struct Settled {
+  std::vector<Branch<judged>> branches;  // none: there is no bound
+  std::size_t branch = 0;                // the nearest to the form's own angles
+  Doubt doubt;
+};
+
+// One token: its branches, and from element `first` on theta by the nearest to `got`, the form's own angles (P), or
+// where there are none (nullptr) by the definition's, without a bound where a wrap is in doubt.
+template <DType judged>
+Settled<judged> settle(const Network<Companion<judged>>& network, const Origin<judged>& origin, std::size_t n_steps,
+                       const double* got, ExpectedTensor& theta, std::size_t first) {
+  Settled<judged> result{.branches = branches(network, origin, n_steps)};
+  const std::vector<Branch<judged>>& all = result.branches;
+  if (got != nullptr && !all.empty()) result.branch = nearest(all, got);
+  result.doubt = {.any = all.size() != 1, .flipped = result.branch != 0};
+  for (std::size_t i = 1; i < all.size(); ++i)
+    result.doubt.moves = std::max(result.doubt.moves, moved_by_flip(all[0], all[i]));
+  for (std::size_t p = 0; p < network.omega.size(); ++p) {
+    Placed one{.tolerance = std::numeric_limits<double>::infinity()};
+    if (!all.empty())
+      one = placed(all[result.branch].theta.get(p), all[result.branch].common,
+                   got == nullptr ? std::nullopt : std::optional(got[p]));
+    result.doubt.any = result.doubt.any || one.in_doubt;
+    theta.value[first + p] = one.value;
+    if (!theta.remainder.empty()) theta.remainder[first + p] = one.remainder;
+    theta.tolerance[first + p] = one.tolerance;
+    if (got == nullptr && (one.in_doubt || all.size() > 1)) put_undecidable(theta, first + p);
+  }
+  return result;
+}
+
 // Of one token.
 template <class R>
 struct Gradients {
@@ -364,14 +414,6 @@ Gradients<Companion<judged>> adjoint(const Network<Companion<judged>>& network, 
   Gradients<R> result{pulled[angle.node], gradient(on_tape.omega), {}, gradient(on_tape.lambda)};
   for (const Row<X>& row : on_tape.U) result.U.push_back(gradient(row));
   return result;
-}
-
-// Both ends of each difference between branches: the hull of what they give.
-template <DType judged>
-Companion<judged> hull(const Companion<judged>& a, const Companion<judged>& b) {
-  const double half = magnitude(a.v - b.v) / 2;
-  return {(a.v + b.v) / 2, std::max(a.m, b.m), std::max(a.n, b.n), std::max(a.e, b.e) + half * (1 + base_slack),
-          std::max(a.w, b.w)};
 }
 
 }  // namespace fractus::oracle::kuramoto

@@ -121,12 +121,7 @@ struct Evaluation {
       routes[t] = routed(std::vector<R>(phases, phases + call.P), call.mu->values, steepness(), question.top_k);
     });
     Chosen asked(call.tokens);
-    for (std::size_t t = 0; t < call.tokens; ++t) {
-      for (const auto& selection : routes[t].selections)
-        asked[t].insert(asked[t].end(), selection.begin(), selection.end());
-      std::sort(asked[t].begin(), asked[t].end());
-      asked[t].erase(std::unique(asked[t].begin(), asked[t].end()), asked[t].end());
-    }
+    for (std::size_t t = 0; t < call.tokens; ++t) asked[t] = any_of(routes[t].selections);
     passes = forward<R>(experts(), call.experts.E, x, asked, gelu_of, question.threads);
   }
 
@@ -137,11 +132,8 @@ struct Evaluation {
   // The largest error over tolerance of the form's out, were it this one.
   double distance(const Row<R>& out, std::size_t t) const {
     double most = 0;
-    for (std::size_t c = 0; c < out.size(); ++c) {
-      const double off = magnitude(static_cast<Base<judged>>(call.answered[t * out.size() + c]) - out.v[c]);
-      const double ratio = off == 0 ? 0 : off / (error(out.get(c)) * (1 + base_slack));
-      most = std::max(most, std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity());
-    }
+    for (std::size_t c = 0; c < out.size(); ++c)
+      most = std::max(most, used_by(call.answered[t * out.size() + c], out.get(c)));
     return most;
   }
 
@@ -226,7 +218,7 @@ struct Evaluation {
   }
 
   // By what each token has been given, or may have been given, as far as its out tells.
-  std::vector<std::optional<ExpectedTensor>> backward(const Balanced<judged>& balanced, bool with_room) {
+  std::vector<std::optional<ExpectedTensor>> backward(const moe_gate::Balanced<judged>& balanced, bool with_room) {
     std::vector<std::optional<ExpectedTensor>> result;
     ParameterGradients<judged> parameters(call.parameters);
     ExpectedTensor dh = blank<judged>("dh", call.h->shape), dphases = blank<judged>("dphases", call.phases->shape);
@@ -272,7 +264,7 @@ struct Evaluation {
     return result;
   }
 
-  void gradients(const Balanced<judged>& balanced) {
+  void gradients(const moe_gate::Balanced<judged>& balanced) {
     result.gradients = backward(balanced, false);
     bool told = true;
     for (std::size_t t = 0; t < call.tokens; ++t)
@@ -289,8 +281,8 @@ Expected expected_in(const Question& question) {
   Evaluation<judged> all(question);
   all.route();
   for_each(all.call.tokens, question.threads, [&](std::size_t t) { all.choose(t); });
-  const Balanced<judged> lb =
-      balanced(all.routes, Companion<judged>(all.call.of_lb == nullptr ? 0 : all.call.of_lb->values.at(0)));
+  const moe_gate::Balanced<judged> lb =
+      moe_gate::balanced(all.routes, Companion<judged>(all.call.of_lb == nullptr ? 0 : all.call.of_lb->values.at(0)));
   put(lb.lb, all.result.outputs[1], 0);
   if (all.call.of_out != nullptr || all.call.of_lb != nullptr) all.gradients(lb);
   return std::move(all.result);

@@ -154,31 +154,14 @@ struct Evaluation {
     }
   }
 
-  // lb, and by expert what its cotangent sends back to the gate of every token; zeros where it has none.
-  std::vector<R> balanced() {
-    std::vector<R> sums;
-    for (std::size_t e = 0; e < at.E; ++e) {
-      R sum = tokens[0].gates[e];
-      for (std::size_t t = 1; t < at.tokens; ++t) sum = sum + tokens[t].gates[e];
-      sums.push_back(sum);
-    }
-    Tape<R> tape;
-    Taped<R>::tape = &tape;
-    std::vector<Taped<R>> leaves;
-    for (const R& sum : sums) leaves.push_back(Taped<R>::leaf(sum));
-    const Taped<R> lb = balance(leaves, at.tokens);
-    put(lb.value, result.outputs[balance_at], 0);
+  // lb, and by expert what its cotangent sends back to the gate of every token.
+  std::vector<R> balance() {
+    const Array* g = cotangent(question, balance_at);
+    Balanced<judged> of = balanced(tokens, R(g == nullptr ? 0 : g->values.at(0)));
+    put(of.lb, result.outputs[balance_at], 0);
     const auto open = [](const Token<judged>& token) { return !token.theta_known || token.taken == Branch::either; };
     if (std::any_of(tokens.begin(), tokens.end(), open)) put_undecidable(result.outputs[balance_at], 0);
-    std::vector<R> back(at.E);
-    if (const Array* g = cotangent(question, balance_at)) {
-      std::vector<R> seeds(tape.size());
-      seeds[lb.node] = R(g->values.at(0));
-      const std::vector<R> pulled = tape.pull_back(std::move(seeds));
-      for (std::size_t e = 0; e < at.E; ++e) back[e] = pulled[leaves[e].node];
-    }
-    Taped<R>::tape = nullptr;
-    return back;
+    return std::move(of.of_gates);
   }
 
   // The gradient of one token's phases.
@@ -223,7 +206,7 @@ template <DType judged>
 Expected expected_in(const Question& question) {
   Evaluation<judged> all(question);
   for_each(all.at.tokens, question.threads, [&](std::size_t t) { all.forward(t); });
-  const auto from_balance = all.balanced();
+  const auto from_balance = all.balance();
   if (cotangent(question, gates_at) || cotangent(question, weights_at) || cotangent(question, balance_at)) {
     all.result.gradients = {blank<judged>("dphases", question.inputs[0]->shape), std::nullopt};
     for_each(all.at.tokens, question.threads, [&](std::size_t t) { all.backward(t, from_balance); });

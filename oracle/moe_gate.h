@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "oracle/companion_functions.h"
@@ -127,6 +128,40 @@ R balance(const std::vector<R>& sums, std::size_t tokens) {
     total = total + away * away;
   }
   return experts * total;
+}
+
+// lb of the gates' sums over all tokens and, by expert, what its cotangent sends back to the gate of each of them.
+template <DType judged>
+struct Balanced {
+  Companion<judged> lb;
+  std::vector<Companion<judged>> of_gates;
+};
+
+template <DType judged>
+Balanced<judged> balanced(const std::vector<Companion<judged>>& sums, std::size_t tokens,
+                          const Companion<judged>& cotangent) {
+  using R = Companion<judged>;
+  Tape<R> tape;
+  Taped<R>::tape = &tape;
+  std::vector<Taped<R>> leaves;
+  for (const R& sum : sums) leaves.push_back(Taped<R>::leaf(sum));
+  const Taped<R> lb = balance(leaves, tokens);
+  std::vector<R> seeds(tape.size());
+  seeds[lb.node] = cotangent;
+  const std::vector<R> pulled = tape.pull_back(std::move(seeds));
+  Taped<R>::tape = nullptr;
+  Balanced<judged> result{lb.value, {}};
+  for (const Taped<R>& leaf : leaves) result.of_gates.push_back(pulled[leaf.node]);
+  return result;
+}
+
+// The same of tokens that each have their `gates`, added one after the other.
+template <DType judged, class Token>
+Balanced<judged> balanced(const std::vector<Token>& tokens, const Companion<judged>& cotangent) {
+  std::vector<Companion<judged>> sums = tokens.front().gates;
+  for (std::size_t t = 1; t < tokens.size(); ++t)
+    for (std::size_t e = 0; e < sums.size(); ++e) sums[e] = sums[e] + tokens[t].gates[e];
+  return balanced(sums, tokens.size(), cotangent);
 }
 
 // What selections are right for a token. An expert is must-in where fewer than top_k others may be as large, and

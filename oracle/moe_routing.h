@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -56,6 +58,23 @@ inline std::vector<std::vector<std::size_t>> all_selections(const moe_gate::Sele
     found.push_back(std::move(one));
   } while (std::prev_permutation(taken.begin(), taken.end()));
   return found;
+}
+
+// The experts of any of them.
+inline std::vector<std::size_t> any_of(const std::vector<std::vector<std::size_t>>& selections) {
+  std::vector<std::size_t> all;
+  for (const auto& selection : selections) all.insert(all.end(), selection.begin(), selection.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+// What a form's number is off by, over what it may be; infinity where that is no number.
+template <DType judged>
+double used_by(double got, const Companion<judged>& x) {
+  const double off = magnitude(x.v - static_cast<Base<judged>>(got));
+  const double ratio = off == 0 ? 0 : off / (error(x) * (1 + base_slack));
+  return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
 template <DType judged>
@@ -119,55 +138,6 @@ Row<Companion<judged>> routed_adjoint(const Route<judged>& route, const std::vec
       result.set(p, result.get(p) + cotangent * computed(pulled[phases[p].node]));
   }
   X::tape = nullptr;
-  return result;
-}
-
-// Stands for each of several numbers: in the middle of them, with room for all. base_slack of the half is room for the
-// radius of an interval this wide, so that its ends are decided.
-template <DType judged>
-Companion<judged> hull(const std::vector<Companion<judged>>& list) {
-  Companion<judged> result = list.front();
-  Base<judged> low = result.v, high = result.v;
-  for (const Companion<judged>& x : list) {
-    low = std::min(low, x.v);
-    high = std::max(high, x.v);
-    result.m = std::max(result.m, x.m);
-    result.n = std::max(result.n, x.n);
-    result.e = std::max(result.e, x.e);
-    result.w = std::max(result.w, x.w);
-  }
-  const Base<judged> half = (high - low) / 2;
-  result.v = low + half;
-  result.e += magnitude(half) * (1 + base_slack);
-  return result;
-}
-
-// lb and, by expert, what its cotangent sends back to the gate of every token.
-template <DType judged>
-struct Balanced {
-  Companion<judged> lb;
-  std::vector<Companion<judged>> of_gates;
-};
-
-template <DType judged>
-Balanced<judged> balanced(const std::vector<Route<judged>>& routes, const Companion<judged>& cotangent) {
-  using R = Companion<judged>;
-  using X = Taped<R>;
-  Tape<R> tape;
-  X::tape = &tape;
-  std::vector<X> sums;
-  for (std::size_t e = 0; e < routes.front().gates.size(); ++e) {
-    R sum = routes.front().gates[e];
-    for (std::size_t t = 1; t < routes.size(); ++t) sum = sum + routes[t].gates[e];
-    sums.push_back(X::leaf(sum));
-  }
-  const X lb = moe_gate::balance(sums, routes.size());
-  std::vector<R> seeds(tape.size());
-  seeds[lb.node] = cotangent;
-  const std::vector<R> pulled = tape.pull_back(std::move(seeds));
-  X::tape = nullptr;
-  Balanced<judged> result{lb.value, {}};
-  for (const X& sum : sums) result.of_gates.push_back(pulled[sum.node]);
   return result;
 }
 
