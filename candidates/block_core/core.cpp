@@ -31,8 +31,6 @@ struct Named {
   const Tensor& operator[](std::string_view name) const { return inputs[place_of(name)]; }
 };
 
-bool is_whole(double x) { return std::isfinite(x) && x == std::floor(x); }
-
 // (B,d,d) seen as (B,H,D,D), the blocks on the diagonal: rows of one head, then columns of the same.
 Tensor diagonal_blocks(const Tensor& S, std::int64_t heads) {
   const std::int64_t width = S.size(1) / heads;
@@ -90,18 +88,9 @@ Attended attention(const Named& in, const Config& config) {
 // weights (B,1,top_k) -> (B,T,d).
 Tensor mixture(const Tensor& x, const Tensor& index, const Tensor& weights, const moe::Experts& of) {
   const std::int64_t batch = x.size(0), tokens = x.size(1), width = x.size(2), chosen = index.size(2);
-  const Tensor who = index.flatten();
-  const auto own = [&](const Tensor& parameter) { return parameter.index_select(0, who); };
   const Tensor rows = x.unsqueeze(1).expand({-1, chosen, -1, -1}).flatten(0, 1);  // (B top_k, T, d)
-  const Tensor b1 = own(of.b1).unsqueeze(1), b2 = own(of.b2).unsqueeze(1);
-  Tensor said;
-  if (of.dense()) {
-    said = at::baddbmm(b2, at::gelu(at::baddbmm(b1, rows, own(of.w1)), "tanh"), own(of.w2));
-  } else {
-    const Tensor inner = at::bmm(at::bmm(rows, own(of.V1)), own(of.U1).mT()).mul(own(of.scale1)).add_(b1);
-    said = at::bmm(at::bmm(at::gelu(inner, "tanh"), own(of.V2)), own(of.U2).mT()).mul(own(of.scale2)).add_(b2);
-  }
-  return (said.view({batch, chosen, tokens, width}) * weights.view({batch, chosen, 1, 1})).sum(1);
+  const Tensor by_own = moe::said(rows, moe::gathered(of, index.flatten()));
+  return (by_own.view({batch, chosen, tokens, width}) * weights.view({batch, chosen, 1, 1})).sum(1);
 }
 
 }  // namespace
@@ -113,13 +102,10 @@ Config checked(const Tensors& inputs, const Scalars& scalars, const Settings& se
   if (in["h"].size(1) == 0) refuse("h: wanted at least one token, got " + to_string(in["h"].sizes().vec()));
   for (const char* name : {"level_offsets", "kuramoto.omega", "expert_phases"})
     if (in[name].size(0) == 0) refuse(fmt::format("{}: wanted at least one number, got none", name));
-  const double heads = scalars.at("n_heads"), steps = scalars.at("n_steps");
+  const double heads = scalars.at("n_heads");
   if (!(heads >= 1 && heads <= static_cast<double>(width)) || std::fmod(static_cast<double>(width), heads) != 0)
     refuse(fmt::format("n_heads: wanted a divisor of the width {}, got {}", width, heads));
-  if (!is_whole(steps) || steps < 0) refuse(fmt::format("n_steps: wanted a whole number of 0 or more, got {}", steps));
-  for (const char* name : {"dt", "damping"})
-    if (!std::isfinite(scalars.at(name)))
-      refuse(fmt::format("{}: wanted a finite number, got {}", name, scalars.at(name)));
+  kuramoto::check_steps("block_core", scalars);
   moe_gate::check_routing("block_core", scalars, in["expert_phases"].size(0));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::string& name = contract().inputs[i].name;
@@ -130,7 +116,7 @@ Config checked(const Tensors& inputs, const Scalars& scalars, const Settings& se
   }
   return {.heads = static_cast<std::int64_t>(heads),
           .top_k = static_cast<std::int64_t>(scalars.at("top_k")),
-          .steps = static_cast<std::int64_t>(steps),
+          .steps = static_cast<std::int64_t>(scalars.at("n_steps")),
           .block = settings.at("block"),
           .steepness = scalars.at("kappa") / scalars.at("temperature"),
           .dt = scalars.at("dt"),

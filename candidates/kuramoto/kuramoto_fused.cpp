@@ -37,16 +37,12 @@ struct Settled {
 Settled checked(const Tensors& inputs, const Scalars& scalars) {
   check_inputs(contract(), inputs);
   if (inputs[0].size(2) == 0) refuse("hidden: wanted at least one column, got " + to_string(inputs[0].sizes().vec()));
-  const double n_steps = scalars.at("n_steps"), dt = scalars.at("dt"), damping = scalars.at("damping");
-  if (!(n_steps >= 0 && std::isfinite(n_steps)) || n_steps != std::floor(n_steps))
-    refuse(fmt::format("n_steps: wanted a whole number of 0 or more, got {}", n_steps));
-  if (!std::isfinite(dt)) refuse(fmt::format("dt: wanted a finite number, got {}", dt));
-  if (!std::isfinite(damping)) refuse(fmt::format("damping: wanted a finite number, got {}", damping));
+  check_steps("kuramoto", scalars);
   require_finite(inputs[0], "hidden", "row");
   require_finite(inputs[1].unsqueeze(1), "omega", "oscillator");
   require_finite(inputs[2], "coupling_u", "oscillator");
   require_finite(inputs[3].unsqueeze(1), "coupling_lambda", "rank");
-  return {static_cast<std::int64_t>(n_steps), dt, damping};
+  return {static_cast<std::int64_t>(scalars.at("n_steps")), scalars.at("dt"), scalars.at("damping")};
 }
 
 struct Parameters {
@@ -166,6 +162,16 @@ const Registration registered{{
 }};
 
 }  // namespace
+
+void check_steps(const std::string& kernel, const Scalars& scalars) {
+  const auto refuse = [&](const std::string& what) { throw std::invalid_argument(kernel + ": " + what); };
+  const double n_steps = scalars.at("n_steps");
+  if (!(n_steps >= 0 && std::isfinite(n_steps)) || n_steps != std::floor(n_steps))
+    refuse(fmt::format("n_steps: wanted a whole number of 0 or more, got {}", n_steps));
+  for (const char* name : {"dt", "damping"})
+    if (!std::isfinite(scalars.at(name)))
+      refuse(fmt::format("{}: wanted a finite number, got {}", name, scalars.at(name)));
+}
 
 Tensor oscillate(const Tensor& hidden, const Tensor& omega, const Tensor& coupling_u, const Tensor& coupling_lambda,
                  std::int64_t steps, double dt, double damping) {

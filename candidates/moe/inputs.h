@@ -2,18 +2,11 @@
 // selection to what its experts say.
 #pragma once
 
+#include "candidates/moe/experts.h"
 #include "contracts/form.h"
 #include "contracts/moe.h"
 
 namespace fractus::moe {
-
-// Either w1 and w2, or the low-rank tensors.
-struct Experts {
-  at::Tensor w1, w2, U1, V1, U2, V2, scale1, scale2, b1, b2;
-
-  bool dense() const { return w1.defined(); }
-  std::int64_t count() const { return b1.size(0); }
-};
 
 struct Inputs {
   at::Tensor h, phases, mu;  // mu without its graph: no gradient flows into it
