@@ -56,6 +56,7 @@ const Contract& contract() {
                  {"config", "n_experts", "E", ""},
                  {"config", "expert_d_ff", "F", ""},
                  {"config", "siren_rank", "r", ""}},
+        .usual = usual_config(),
     };
     for (TensorSpec& spec : moe::expert_tensors("moe.")) made.inputs.push_back(std::move(spec));
     return made;

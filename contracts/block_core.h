@@ -1,9 +1,10 @@
 // block_core(h, S0, z0, params, config) -> (out, lb, S, z, theta): one block over a chunk h (B,T,d), d = n_heads D.
 //
-//   LayerNorm (norm_attn); q, k, v by w_qkv, b_qkv; per level l the feature map elu(x + level_offsets_l) + 1 on q and
-//   k; linear_attention per (batch, level, head) with the carry; levels mixed by softmax(level_logits); w_out, b_out; +
-//   h LayerNorm (norm_kur) of that; kuramoto -> theta LayerNorm (norm_moe) of the same; moe for the whole chunk by
-//   theta of its LAST token; + the same
+//   x = LayerNorm(h) by norm_attn; q, k, v = x w_qkv + b_qkv; per level l the feature map elu(. + level_offsets_l) + 1
+//     of q and k; linear_attention per (batch, level, head) with the carry; levels mixed by softmax(level_logits)
+//   h1 = h + mixed w_out + b_out
+//   theta = kuramoto(LayerNorm(h1) by norm_kur)
+//   out = h1 + moe(LayerNorm(h1) by norm_moe), for the whole chunk by theta of its LAST token
 //
 // S0 (B,d,d) and z0 (B,d) are the carry, a block of D rows and columns a head; absent they are zero, and what lies
 // outside of the blocks is ignored. S and z are the means over levels of the heads' states, S with zeros outside of the

@@ -21,9 +21,9 @@ const TensorSpec& find(const std::vector<TensorSpec>& specs, std::string_view na
   throw std::out_of_range("no tensor named '" + std::string(name) + "' in the contract");
 }
 
-bool is_number(const std::string& symbol) { return std::isdigit(static_cast<unsigned char>(symbol.front())) != 0; }
-
 }  // namespace
+
+bool is_number(const std::string& symbol) { return std::isdigit(static_cast<unsigned char>(symbol.front())) != 0; }
 
 std::int64_t extent_of(const std::string& symbol, const Dims& dims) {
   return is_number(symbol) ? std::stoll(symbol) : dims.at(symbol);

@@ -51,8 +51,10 @@ struct Contract {
   std::vector<std::string> admitted;     // candidates that have been proven, and measure others beside the references
   std::vector<std::string> waivers;      // the clauses that --waive may name
   std::vector<Told> told;
+  Scalars usual;  // what scalars of a group are where it says nothing of them
 };
 
+bool is_number(const std::string& symbol);  // of TensorSpec::dims
 // The extent that a symbol or number in TensorSpec::dims stands for. Throws std::out_of_range.
 std::int64_t extent_of(const std::string& symbol, const Dims& dims);
 Shape shape_of(const TensorSpec& spec, const Dims& dims);

@@ -22,9 +22,7 @@ FuzzResult fuzz(const Workshop& workshop, const Driver& driver, const Plan& plan
   if (sources.empty()) throw std::invalid_argument("none of the chosen properties draws random cases");
 
   FuzzResult result;
-  FormInfo form = *workshop.find_form(plan.kernel, plan.candidate);
-  form.recomputes = plan.recomputes;
-  Attached candidate(workshop, std::move(form), plan.settings);
+  Attached candidate(workshop, candidate_of(workshop, plan), plan.settings);
   rc::Random random(plan.generation.seed);
   while (seconds_since(start) < settings.budget.count() &&
          (settings.most_cases == 0 || result.cases < settings.most_cases)) {

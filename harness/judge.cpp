@@ -77,12 +77,6 @@ bool goes_on(const Attached& form, const PropertyResult& record) {
   return !record.finding || (record.finding->kind != "timed-out" && form.deaths() < most_deaths);
 }
 
-FormInfo candidate_of(const Workshop& workshop, const Plan& plan) {
-  FormInfo form = *workshop.find_form(plan.kernel, plan.candidate);
-  form.recomputes = plan.recomputes;
-  return form;
-}
-
 class Run {
  public:
   Run(const Workshop& workshop, const Driver& driver, const Plan& plan, const JudgeSettings& settings)
@@ -185,11 +179,7 @@ class Run {
         worst = std::max(worst, ratio);
       }
       line_.known_good(shown.line);
-      for (const std::string& edge : shown.edges)
-        if (std::none_of(result_.shared_edges.begin(), result_.shared_edges.end(), [&](const std::string& known) {
-              return known.substr(0, known.find(':')) == edge.substr(0, edge.find(':'));
-            }))
-          result_.shared_edges.push_back(edge);  // once a form
+      result_.shared_edges.insert(shown.edges.begin(), shown.edges.end());  // the first of each form
       // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
       distrusted_ = distrusted_ || !shown.complaints.empty();
       result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());

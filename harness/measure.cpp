@@ -54,13 +54,13 @@ Shown Measure::run(const Property& property, Expectation& expectation, bool know
 
   Shown shown;
   for (std::size_t i = 0; i < good; ++i) {
-    if (outcomes[i].finding && outcomes[i].finding->waiver == "shared-edges") {
-      shown.edges.push_back(fmt::format("{}: {} ({})", good_[i].form().name, outcomes[i].finding->text, label(c)));
-      continue;
-    }
-    if (outcomes[i].finding) {  // its ratios would loosen the line
-      shown.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", good_[i].form().name,
-                                             c.property, outcomes[i].finding->text, label(c)));
+    if (const auto& finding = outcomes[i].finding) {  // its ratios would loosen the line
+      const std::string& form = good_[i].form().name;
+      if (finding->waiver == "shared-edges")
+        shown.edges.emplace(form, fmt::format("{} ({})", finding->text, label(c)));
+      else
+        shown.complaints.push_back(fmt::format("the known-good form '{}' itself fails {}: {} ({})", form, c.property,
+                                               finding->text, label(c)));
       continue;
     }
     for (const auto& [tensor, ratio] : outcomes[i].worst_ratio) {

@@ -17,10 +17,10 @@ namespace fractus {
 
 // What the known-good forms showed on one case.
 struct Shown {
-  std::map<std::string, double> ratio;  // worst error over bound, by "dtype tensor"
-  std::map<std::string, double> line;   // ... by "tensor size class"
-  std::vector<std::string> complaints;  // a known-good form that breaks its contract
-  std::vector<std::string> edges;       // ... where the contract says that production does, and excludes it
+  std::map<std::string, double> ratio;       // worst error over bound, by "dtype tensor"
+  std::map<std::string, double> line;        // ... by "tensor size class"
+  std::vector<std::string> complaints;       // a known-good form that breaks its contract
+  std::map<std::string, std::string> edges;  // ... at one that the contract names: what, by form
 };
 
 class Measure {

@@ -48,6 +48,12 @@ std::string hash_of(const Plan& plan) {
 
 }  // namespace
 
+FormInfo candidate_of(const Workshop& workshop, const Plan& plan) {
+  FormInfo form = *workshop.find_form(plan.kernel, plan.candidate);
+  form.recomputes = plan.recomputes;
+  return form;
+}
+
 std::string sha256(const std::string& bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;

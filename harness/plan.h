@@ -50,6 +50,9 @@ Case without_gradients(Case c);
 // The same request, forms and build give the same plan, bit for bit.
 Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms);
 
+// The form that the plan is for, with what it runs again, as the workshop that has loaded it knows it.
+FormInfo candidate_of(const Workshop& workshop, const Plan& plan);
+
 std::string sha256(const std::string& bytes);  // hex
 
 }  // namespace fractus

@@ -191,6 +191,17 @@ FormInfo read_form(const Json& form) {
   return info;
 }
 
+// A candidate from outside, in a process of its own that is forked from the server.
+std::shared_ptr<Host> loaded(const std::shared_ptr<Server>& from, const outside::Spec& spec, const std::string& kernel,
+                             const std::string& candidate, std::chrono::milliseconds limit) {
+  const Json prepared =
+      spec.kind->in_python ? from->ask({{"op", "prepare"}, {"path", spec.path}}, 5min) : Json::object();
+  auto host = std::make_shared<Host>(from, Limits{}.extra_bytes);
+  host->load(kernel, candidate, limit);
+  if (prepared.value("compiles", false)) host->forms.front().patience = 1min;
+  return host;
+}
+
 }  // namespace process
 
 Process::Process(std::unique_ptr<process::Child> child) : child_(std::move(child)) {}
@@ -245,12 +256,7 @@ const FormInfo& Workshop::load(const std::string& kernel, const std::string& can
                                std::chrono::milliseconds limit) {
   const auto spec = outside::spec_from(candidate);
   if (!spec) throw std::invalid_argument(fmt::format("'{}' is no candidate from outside", candidate));
-  const std::shared_ptr<process::Server> from = spec->kind->in_python ? python() : server_;
-  const Json prepared =
-      spec->kind->in_python ? from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min) : Json::object();
-  auto host = std::make_shared<process::Host>(from, Limits{}.extra_bytes);
-  host->load(kernel, candidate, limit);
-  if (prepared.value("compiles", false)) host->forms.front().patience = 1min;
+  auto host = process::loaded(spec->kind->in_python ? python() : server_, *spec, kernel, candidate, limit);
   return (hosts_[{kernel, candidate}] = std::move(host))->forms.front();
 }
 
@@ -305,10 +311,8 @@ Process Workshop::spawn_elsewhere(const FormInfo& form, const Limits& limits) co
   std::shared_ptr<process::Host>& host = elsewhere_->hosts[{form.kernel, form.name}];
   if (!host) {
     if (spec->kind->in_python && !elsewhere_->python) elsewhere_->python = start_python();
-    const std::shared_ptr<process::Server> from = spec->kind->in_python ? elsewhere_->python : server_;
-    if (spec->kind->in_python) from->ask({{"op", "prepare"}, {"path", spec->path}}, 5min);
-    host = std::make_shared<process::Host>(from, Limits{}.extra_bytes);
-    host->load(form.kernel, form.name, 1min + form.patience);
+    host = process::loaded(spec->kind->in_python ? elsewhere_->python : server_, *spec, form.kernel, form.name,
+                           1min + form.patience);
   }
   if (const std::string& trouble = host->forms.front().trouble; !trouble.empty())
     throw CandidateGone("loaded a second time, " + trouble);

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <regex>
 #include <stdexcept>
 #include <utility>
 
-#include "contracts/block_core.h"
 #include "properties/fields.h"
 
 namespace fractus {
@@ -68,12 +66,11 @@ const Array* Recorded::cotangent(const TensorSpec& output) const {
 }
 
 // What the engine's configuration leaves out is as usual.
-double Recorded::scalar(const ScalarSpec& spec) const {
+double Recorded::scalar(const Contract& contract, const ScalarSpec& spec) const {
   const bool has_config = entry_.contains("config");
   const json& where = has_config ? entry_.at("config") : entry_;
   if (const auto found = where.find(spec.name); found != where.end() && found->is_number()) return found->get<double>();
-  const Scalars& usual = block_core::usual_config();
-  if (has_config && usual.contains(spec.name)) return usual.at(spec.name);
+  if (has_config && contract.usual.contains(spec.name)) return contract.usual.at(spec.name);
   fail(fmt::format("nothing tells the scalar {}", spec.name));
 }
 
@@ -101,10 +98,11 @@ Case Recorded::case_of(const Driver& driver, DType dtype, const Dims& open) cons
       c.absent.push_back(spec.name);
   settle_sets(contract, c.dims);
   for (const ScalarSpec& spec : contract.scalars)
-    if (spec.whole && !c.dims.contains(spec.name)) c.dims[spec.name] = static_cast<std::int64_t>(scalar(spec));
+    if (spec.whole && !c.dims.contains(spec.name))
+      c.dims[spec.name] = static_cast<std::int64_t>(scalar(contract, spec));
   for (const TensorSpec& spec : contract.inputs)
     for (const std::string& symbol : spec.dims)
-      if (std::isdigit(static_cast<unsigned char>(symbol.front())) == 0 && !c.dims.contains(symbol))
+      if (!is_number(symbol) && !c.dims.contains(symbol))
         fail(fmt::format("nothing tells the extent {}: tensor '{}' is missing or has too few dimensions", symbol,
                          prefix_ + group_prefix(spec) + spec.name));
   // A record says of every output what flows into it, but for one that says of one output alone.
@@ -129,7 +127,7 @@ Problem Recorded::problem_of(const Driver& driver, const Case& c) const {
                                    spec.dtype.value_or(c.dtype), shape_of(spec, c.dims));
   }
   for (const ScalarSpec& spec : contract.scalars)
-    problem.scalars[spec.name] = spec.whole ? static_cast<double>(c.dims.at(spec.name)) : scalar(spec);
+    problem.scalars[spec.name] = spec.whole ? static_cast<double>(c.dims.at(spec.name)) : scalar(contract, spec);
   const std::string loss = entry_.contains("cotangent") ? field<std::string>(entry_, "cotangent") : "";
   for (const TensorSpec& spec : contract.outputs) {
     problem.cotangents.emplace_back();

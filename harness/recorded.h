@@ -29,7 +29,7 @@ class Recorded {
   const Array* find(const std::string& name) const;  // nullptr where there is none
   const Array* find(const std::string& before, const TensorSpec& spec, const std::string& behind) const;
   const Array* cotangent(const TensorSpec& output) const;
-  double scalar(const ScalarSpec& spec) const;
+  double scalar(const Contract& contract, const ScalarSpec& spec) const;
   [[noreturn]] void fail(const std::string& what) const;
   Array fitted(const Array* found, const std::string& sought, const std::string& name, DType dtype,
                const Shape& wanted) const;

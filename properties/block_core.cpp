@@ -9,6 +9,7 @@
 #include "oracle/block_core_expected.h"
 #include "properties/block_core_fill.h"
 #include "properties/driver.h"
+#include "properties/gating.h"
 
 namespace fractus::block_core {
 namespace {
@@ -157,12 +158,6 @@ oracle::Expected of_no_tokens(oracle::Expected expected, const Problem& spoiled)
 }
 
 std::vector<Violation> violations() {
-  const auto scalar = [](const char* name, double (*value)(const Problem&)) {
-    return [name, value](Problem problem, std::uint64_t) {
-      problem.scalars[name] = value(problem);
-      return problem;
-    };
-  };
   return {
       {.name = "no_tokens",
        .text = "T = 0",
@@ -171,12 +166,11 @@ std::vector<Violation> violations() {
        .restored = of_no_tokens,
        .allowed = "answered with an lb of NaN, which shows, and the carry as it came",
        .may_be_nan = true},
-      {.name = "temperature_0",
-       .text = "a temperature of 0",
-       .spoiled = scalar("temperature", [](const Problem&) { return 0.0; })},
+      gating::temperature_0(),
       {.name = "heads_beyond_d",
        .text = "n_heads of d + 1",
-       .spoiled = scalar("n_heads", [](const Problem& p) { return static_cast<double>(p.inputs[0]->shape[2] + 1); })},
+       .spoiled =
+           spoiled_scalar("n_heads", [](const Problem& p) { return static_cast<double>(p.inputs[0]->shape[2] + 1); })},
   };
 }
 
@@ -221,7 +215,6 @@ const Driver& driver() {
                         dims({.B = 2, .T = 128, .H = 2, .D = 16, .E = 4, .F = 16, .r = 0}),
                         dims({.T = 64, .H = 1, .D = 64, .P = 16, .E = 32, .F = 48, .r = 8})},
       .violations = violations(),
-      .recorded_with = {{}},
       .shapes = shapes,
       .random_shape = random_shape,
       .classes = classes,

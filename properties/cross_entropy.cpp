@@ -125,11 +125,7 @@ std::vector<Violation> violations() {
        .may_be_nan = true},
       {.name = "negative_chunk",
        .text = "a ce_chunk of -1",
-       .spoiled =
-           [](Problem problem, std::uint64_t) {
-             problem.scalars["ce_chunk"] = -1;
-             return problem;
-           },
+       .spoiled = spoiled_scalar("ce_chunk", [](const Problem&) { return -1.0; }),
        .same_as =
            [](Problem problem) {
              problem.scalars["ce_chunk"] = 0;

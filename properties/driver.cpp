@@ -1,5 +1,7 @@
 #include "properties/driver.h"
 
+#include <utility>
+
 namespace fractus {
 
 namespace block_core {
@@ -22,6 +24,14 @@ const Driver& driver();
 }
 namespace sample_tokens {
 const Driver& driver();
+}
+
+std::function<Problem(Problem, std::uint64_t)> spoiled_scalar(std::string name,
+                                                              std::function<double(const Problem&)> value) {
+  return [name = std::move(name), value = std::move(value)](Problem problem, std::uint64_t) {
+    problem.scalars[name] = value(problem);
+    return problem;
+  };
 }
 
 const std::vector<const Driver*>& drivers() {

@@ -51,6 +51,10 @@ struct Violation {
   bool may_be_nan = false;  // a result that is NaN throughout hides nothing
 };
 
+// Violation::spoiled: one scalar becomes what `value` makes of the sound problem.
+std::function<Problem(Problem, std::uint64_t seed)> spoiled_scalar(std::string name,
+                                                                   std::function<double(const Problem&)> value);
+
 // Memory beside inputs and outputs that may not grow with one extent: from `few` of it to as many as a case has by no
 // more than `allowance` elements.
 struct Flat {

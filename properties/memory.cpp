@@ -42,8 +42,7 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
     cases.push_back(c);
   }
   if (driver.flat && !output_names(driver).empty())
-    for (const TensorSpec& spec : driver.contract->inputs) {  // a form may go another way where one wants no gradient
-      if (!spec.differentiable) continue;
+    for (const TensorSpec& spec : differentiable_inputs(driver)) {  // a form may go another way where one wants none
       Case c = base_case(driver, self, settings.dtypes.front(), driver.flat->dims, driver.smooth_fills.front());
       c.variant = "flat";
       c.cotangents = output_names(driver);

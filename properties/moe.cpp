@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "contracts/moe_gate.h"
 #include "oracle/moe_expected.h"
 #include "properties/driver.h"
+#include "properties/gating.h"
 #include "properties/moe_fill.h"
 
 namespace fractus::moe {
@@ -68,7 +68,7 @@ std::vector<std::string> classes(const Case& c, std::int64_t) {
   all.emplace_back(c.dims.at("r") == 0 ? "dense experts" : "experts of low rank");
   all.emplace_back(E <= 2 * top_k ? "E <= 2 top_k" : "E > 2 top_k");
   if (E == 1) all.emplace_back("E = 1");
-  if (E > 1) all.emplace_back(top_k == E ? "top_k = E" : top_k == 1 ? "top_k = 1" : "1 < top_k < E");
+  if (const std::string chosen = gating::class_of_top_k(c); !chosen.empty()) all.push_back(chosen);
   if (E > c.dims.at("B") * c.dims.at("T") * top_k) all.emplace_back("experts that nobody chose");
   all.emplace_back(c.dims.at("B") * c.dims.at("T") == 1 ? "one token" : "several tokens");
   return all;
@@ -78,25 +78,6 @@ std::vector<std::string> required_classes(std::int64_t) {
   return {
       "dense experts", "experts of low rank",       "E <= 2 top_k", "E > 2 top_k",   "E = 1", "top_k = E", "top_k = 1",
       "1 < top_k < E", "experts that nobody chose", "one token",    "several tokens"};
-}
-
-std::vector<Violation> violations() {
-  const auto scalar = [](const char* name, double (*value)(const Problem&)) {
-    return [name, value](Problem problem, std::uint64_t) {
-      problem.scalars[name] = value(problem);
-      return problem;
-    };
-  };
-  return {
-      {.name = "too_steep",
-       .text = "kappa / temperature of 1.1 times the most",
-       .spoiled =
-           scalar("kappa", [](const Problem& p) { return 1.1 * moe_gate::steepest * p.scalars.at("temperature"); }),
-       .same_as = [](Problem problem) { return problem; }},
-      {.name = "temperature_0",
-       .text = "a temperature of 0",
-       .spoiled = scalar("temperature", [](const Problem&) { return 0.0; })},
-  };
 }
 
 oracle::Expected expected(const Problem& problem, DType dtype, const Judged& judged) {
@@ -132,8 +113,7 @@ const Driver& driver() {
                   dims(2, 2, 257, 33, 17, 129, 16, 1), dims(5, 7, 16, 8, 100, 20, 0, 4)},
       .memory_shapes = {dims(1, 64, 16, 8, 8, 24, 0, 2), dims(1, 256, 16, 8, 8, 24, 4, 2),
                         dims(2, 128, 32, 8, 4, 16, 0, 2), dims(1, 64, 64, 16, 32, 48, 8, 2)},
-      .violations = violations(),
-      .recorded_with = {{}},
+      .violations = {gating::too_steep(), gating::temperature_0()},
       .shapes = shapes,
       .random_shape = random_shape,
       .classes = classes,

@@ -5,6 +5,7 @@
 
 #include "oracle/moe_gate_expected.h"
 #include "properties/driver.h"
+#include "properties/gating.h"
 #include "properties/moe_gate_fill.h"
 
 namespace fractus::moe_gate {
@@ -50,11 +51,11 @@ rc::Gen<Dims> random_shape(std::int64_t block) {
 }
 
 std::vector<std::string> classes(const Case& c, std::int64_t) {
-  const std::int64_t E = c.dims.at("E"), top_k = c.dims.at("top_k");
+  const std::int64_t E = c.dims.at("E");
   std::vector<std::string> all;
   for (const std::int64_t size : {1, 2, 8, 128})
     if (E == size) all.push_back("E = " + std::to_string(size));
-  if (E > 1) all.emplace_back(top_k == E ? "top_k = E" : top_k == 1 ? "top_k = 1" : "1 < top_k < E");
+  if (const std::string chosen = gating::class_of_top_k(c); !chosen.empty()) all.push_back(chosen);
   if (c.dims.at("P") == 1) all.emplace_back("P = 1");
   all.emplace_back(c.dims.at("B") * c.dims.at("T") == 1 ? "one token" : "several tokens");
   return all;
@@ -63,25 +64,6 @@ std::vector<std::string> classes(const Case& c, std::int64_t) {
 std::vector<std::string> required_classes(std::int64_t) {
   return {"E = 1",     "E = 2",         "E = 8", "E = 128",   "top_k = E",
           "top_k = 1", "1 < top_k < E", "P = 1", "one token", "several tokens"};
-}
-
-std::vector<Violation> violations() {
-  const auto scalar = [](const char* name, double (*value)(const Problem&)) {
-    return [name, value](Problem problem, std::uint64_t) {
-      problem.scalars[name] = value(problem);
-      return problem;
-    };
-  };
-  const auto as_it_is = [](Problem problem) { return problem; };
-  return {
-      {.name = "too_steep",
-       .text = "kappa / temperature of 1.1 times the most",
-       .spoiled = scalar("kappa", [](const Problem& p) { return 1.1 * steepest * p.scalars.at("temperature"); }),
-       .same_as = as_it_is},
-      {.name = "temperature_0",
-       .text = "a temperature of 0",
-       .spoiled = scalar("temperature", [](const Problem&) { return 0.0; })},
-  };
 }
 
 oracle::Expected expected(const Problem& problem, DType dtype, const Judged& judged) {
@@ -117,8 +99,7 @@ const Driver& driver() {
       .corners = {dims(2, 3, 1, 1, 1), dims(1, 65, 33, 8, 8), dims(3, 5, 2, 128, 7), dims(7, 11, 100, 2, 1)},
       .memory_shapes = {dims(1, 128, 16, 128, 2), dims(2, 256, 16, 8, 2), dims(1, 512, 16, 128, 2),
                         dims(1, 64, 300, 4, 4)},
-      .violations = violations(),
-      .recorded_with = {{}},
+      .violations = {gating::too_steep(), gating::temperature_0()},
       .shapes = shapes,
       .random_shape = random_shape,
       .classes = classes,

@@ -66,17 +66,15 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
   return with_variant(random_case(driver, settings, self, fills_of(driver), Backward::always), variants);
 }
 
-// What the form that is run again does itself is no fault of the one that runs it.
-Answer plain_answer(const Subject& subject, const Call& call) {
-  Answer answer = subject.call_plain(call);
-  if (const auto finding = trouble(answer))
-    throw std::runtime_error(
-        fmt::format("the form that '{}' runs again fails by itself: {}", subject.form, finding->text));
-  return answer;
+// A failure of either; that of the form that is run again is named as such.
+std::optional<Finding> trouble_of(const Answer& plain, const Answer& answer) {
+  std::optional<Finding> finding = trouble(plain);
+  if (finding) finding->text = "the form that it runs again fails by itself: " + finding->text;
+  return finding ? finding : trouble(answer);
 }
 
 Outcome equal(const Answer& plain, const Answer& answer, const std::string& what) {
-  if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
+  if (auto finding = trouble_of(plain, answer)) return {.finding = std::move(finding)};
   Outcome outcome;
   for (std::size_t i = 0; i < plain.gradients.size(); ++i)
     if (plain.gradients[i] && !answer.gradients[i]) {
@@ -104,7 +102,7 @@ Outcome check_between(const Expectation& expectation, const Subject& subject, co
   other.seed += 1;
   const Expectation its(expectation.driver(), other, expectation.threads());
   const std::vector<Call> calls{call, call_of(its, subject), call};
-  const Answer plain = plain_answer(subject, call), plain_other = plain_answer(subject, calls[1]);
+  const Answer plain = subject.call_plain(call), plain_other = subject.call_plain(calls[1]);
   Outcome outcome;
   for (bool last_first : {false, true}) {
     const std::vector<Answer> answers = subject.call_together(calls, last_first);
@@ -115,8 +113,8 @@ Outcome check_between(const Expectation& expectation, const Subject& subject, co
 }
 
 Outcome check_saved(const Subject& subject, const Call& call) {
-  const Answer answer = subject.call(call), plain = plain_answer(subject, call);
-  if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
+  const Answer answer = subject.call(call), plain = subject.call_plain(call);
+  if (auto finding = trouble_of(plain, answer)) return {.finding = std::move(finding)};
   Outcome outcome;
   outcome.note = fmt::format("keeps {} bytes of tensors for its backward, {} without recompute", answer.saved_bytes,
                              plain.saved_bytes);
@@ -142,7 +140,7 @@ Outcome check(Expectation& expectation, const Subject& subject) {
     call.threads = threads;
     Call twice = call;
     twice.backward_twice = true;
-    merge(outcome, equal(plain_answer(subject, call), subject.call(twice), "with it"));
+    merge(outcome, equal(subject.call_plain(call), subject.call(twice), "with it"));
   }
   return outcome;
 }

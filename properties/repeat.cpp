@@ -121,9 +121,7 @@ Outcome judged_together(Expectation& expectation, const Subject& subject, const 
   for (const auto& [symbol, extent] : c.dims) elements *= extent;
   std::deque<Expectation> all;
   std::vector<Call> calls;
-  // At the run's own widths in one dtype: where a buffer lies is no matter of it.
-  const bool as_many =
-      elements <= 16 || (last_first && c.dtype == DType::float32 && c.dims == expectation.driver().live_slice);
+  const bool as_many = elements <= 16 || (last_first && c.dims == expectation.driver().live_slice);
   for (std::size_t k = 0; k < (as_many ? layers : few); ++k) {
     Case other = c;
     other.seed += k;

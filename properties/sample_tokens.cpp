@@ -64,21 +64,17 @@ std::vector<std::string> required_classes(std::int64_t block) {
   return all;
 }
 
-Problem with_scalar(Problem problem, const std::string& name, double value) {
-  problem.scalars[name] = value;
-  return problem;
-}
-
 // The contract says nothing of a temperature that is none, of NaN, of a negative ce_chunk and of seeds outside of the
 // range; forms in wide use compute with all of them. What is asked is that the tokens are tokens: any of the vocabulary
 // in a row that has no law, and what may be drawn in every other.
 std::vector<Violation> violations() {
   const auto no_law = [](Problem problem) {
     std::fill(problem.inputs[0]->values.begin(), problem.inputs[0]->values.end(), 0.0);
-    return with_scalar(std::move(problem), "temperature", 1);
+    problem.scalars["temperature"] = 1;
+    return problem;
   };
   const auto scalar = [](const std::string& name, double value) {
-    return [name, value](Problem problem, std::uint64_t) { return with_scalar(std::move(problem), name, value); };
+    return spoiled_scalar(name, [value](const Problem&) { return value; });
   };
   const auto as_it_is = [](Problem problem) { return problem; };
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

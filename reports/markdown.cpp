@@ -137,9 +137,9 @@ void add_coverage(std::string& page, const Result& result) {
     if (count > 0) covered += fmt::format("{}{} ({})", covered.empty() ? "" : "; ", name, count);
   page += covered.empty() ? "Nothing was covered.\n" : covered + ".\n";
   const auto missing = result.coverage.missing();
-  for (const std::string& edge : result.shared_edges)
-    page += fmt::format("\nA known-good form breaks at an edge that the contract names (`shared-edges`): {}.\n",
-                        cell(edge));
+  for (const auto& [form, edge] : result.shared_edges)
+    page += fmt::format("\nThe known-good form `{}` breaks at an edge that the contract names (`shared-edges`): {}.\n",
+                        form, cell(edge));
   page += "\n## Not covered\n\n";
   if (!missing.empty()) page += fmt::format("- {}\n", fmt::join(missing, "\n- "));
   if (result.partial)

@@ -86,8 +86,8 @@ struct Result {
   bool power_measured = false;
   std::int64_t backward_alone = 0;  // known-wrong forms, not in `kills`, that are no measure of a forward-only plan
   std::vector<std::string> known_good;
-  // What known-good forms break at edges where the contract says that they do: findings about them, not the candidate.
-  std::vector<std::string> shared_edges;
+  // What known-good forms break at edges where the contract says that they do, by form: no findings of the candidate.
+  std::map<std::string, std::string> shared_edges;
   Coverage coverage;
   std::map<std::string, std::string> machine;
   std::string candidate_output;  // tail of what its process printed

@@ -158,8 +158,8 @@ std::string to_text(const Result& result, bool colour) {
         fmt::format("  where both rows give a part of the bound, the two differ by at most {:.3g} of it: each is off "
                     "one value, the definition's\n",
                     *most));
-  for (const std::string& edge : result.shared_edges)
-    line(fmt::format("  at an edge that the contract names, a known-good form breaks too: {}", edge));
+  for (const auto& [form, edge] : result.shared_edges)
+    line(fmt::format("  at an edge that the contract names, the known-good form {} breaks too: {}", form, edge));
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;
     line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));
