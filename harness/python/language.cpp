@@ -86,7 +86,8 @@ std::int64_t told_by(const Told& told, const Dims& dims) {
   return over == 0 ? 0 : dims.at(told.extent) / over;
 }
 
-// The arguments by name. What belongs to a group stands in a dict of the group's name, without what is absent.
+// The arguments by name. What belongs to a group stands in a dict of the group's name, without what is absent and
+// without what is as usual: the engine's own config leaves that out, so a form's defaults are part of what is judged.
 py::dict arguments_of(const Contract& contract, const Tensors& inputs, const Scalars& scalars) {
   py::dict by_name;
   const auto put = [&](const std::string& group, const std::string& name, const py::object& value) {
@@ -103,6 +104,8 @@ py::dict arguments_of(const Contract& contract, const Tensors& inputs, const Sca
   }
   for (const ScalarSpec& scalar : contract.scalars) {
     const double value = scalars.at(scalar.name);
+    if (const auto usual = contract.usual.find(scalar.name); !scalar.group.empty() && usual != contract.usual.end())
+      if (value == usual->second) continue;
     put(scalar.group, scalar.name,
         scalar.whole ? py::object(py::int_(static_cast<std::int64_t>(value))) : py::object(py::float_(value)));
   }

@@ -26,16 +26,16 @@ Call moe_call(std::int64_t rank, const std::string& form = groups + "says_moe") 
                  {{"top_k", 2}, {"kappa", 4}, {"temperature", 2.5}});
 }
 
-Call block_call() {
+Call block_call(double dt = 0.125) {
   Call call = call_of(block_core::contract(), groups + "says_block",
                       {{"B", 1}, {"T", 2}, {"d", 6}, {"L", 3}, {"P", 4}, {"R", 2}, {"E", 5}, {"F", 7}, {"r", 0}},
                       {{"n_heads", 2},
                        {"top_k", 1},
-                       {"kappa", 4},
-                       {"temperature", 2.5},
-                       {"n_steps", 1},
-                       {"dt", 0.1},
-                       {"damping", 0.01}});
+                       {"kappa", 3},
+                       {"temperature", 1.5},
+                       {"n_steps", 2},
+                       {"dt", dt},
+                       {"damping", 0.25}});
   call.inputs[2].reset();  // z0
   return call;
 }
@@ -66,11 +66,17 @@ TEST(Groups, ConfigTellsTheExtents) {
   EXPECT_NE(text.find("S0: [1, 6, 6]; z0: NoneType None; params: norm_attn.weight [6]"), std::string::npos) << text;
   EXPECT_NE(text.find("moe.w1 [5, 6, 7]"), std::string::npos) << text;
   EXPECT_EQ(text.find("moe.U1"), std::string::npos) << text;
-  EXPECT_NE(text.find("config: n_heads int 2, top_k int 1, kappa float 4.0, temperature float 2.5, n_steps int 1, "
-                      "dt float 0.1, damping float 0.01, d_model int 6, d_head int 3, n_levels int 3, "
+  EXPECT_NE(text.find("config: n_heads int 2, top_k int 1, kappa float 3.0, temperature float 1.5, n_steps int 2, "
+                      "dt float 0.125, damping float 0.25, d_model int 6, d_head int 3, n_levels int 3, "
                       "n_oscillators int 4, coupling_rank int 2, n_experts int 5, expert_d_ff int 7, siren_rank int 0"),
             std::string::npos)
       << text;
+}
+
+// Protects: what is as usual is left out of config, as the engine's own does: a form with other defaults is seen.
+TEST(Groups, ConfigLeavesOutWhatIsUsual) {
+  const std::string text = said(block_call(0.1));
+  EXPECT_NE(text.find("n_steps int 2, damping float 0.25,"), std::string::npos) << text;
 }
 
 // Protects: the arguments are the contract's, groups and all.
