@@ -4,6 +4,7 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/gate.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "reports/words.h"
@@ -130,6 +131,10 @@ int run(int argc, char** argv) {
   add_run(*bench, o, /*only=*/false);
   add_preset(*bench, o);
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+  fractus::cli::GateOptions g;
+  CLI::App* gate =
+      app.add_subcommand("gate", "may these files be loaded? A signed verdict and a policy decide: 0 or 1");
+  fractus::cli::add_gate(*gate, g);
   app.require_subcommand(0, 1);
   require_values(app);
 
@@ -150,6 +155,7 @@ int run(int argc, char** argv) {
   if (*golden) return fractus::cli::golden(o);
   if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
+  if (*gate) return fractus::cli::gate(g);
   return fractus::cli::verify(o);
 }
 
