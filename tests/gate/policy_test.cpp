@@ -113,7 +113,9 @@ machine = {{ cpu = "same", cpu_features = "superset", gpu = "any" }}
   EXPECT_EQ(read, to_json(policy_from(object.dump(), "p.json", keys.path)));
   json defaults = to_json(policy_from(keys.toml(), "p.toml", keys.path));
   for (const auto& [member, value] : read.items())
-    if (member != "keys" && member != "kernels" && member != "revoked") EXPECT_NE(value, defaults[member]) << member;
+    if (member != "keys" && member != "kernels" && member != "revoked") {
+      EXPECT_NE(value, defaults[member]) << member;
+    }
 }
 
 // Protects: a typo must not loosen a gate. The member that was meant is named.
