@@ -5,6 +5,7 @@
 #include "cli/attest.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/gate.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "reports/words.h"
@@ -135,6 +136,10 @@ int run(int argc, char** argv) {
   add_run(*bench, o, /*only=*/false);
   add_preset(*bench, o);
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+  fractus::cli::GateOptions g;
+  CLI::App* gate =
+      app.add_subcommand("gate", "may these files be loaded? A signed verdict and a policy decide: 0 or 1");
+  fractus::cli::add_gate(*gate, g);
   fractus::cli::AttestCommands attest;
   fractus::cli::add_attest(app, attest);
   app.require_subcommand(0, 1);
@@ -157,6 +162,7 @@ int run(int argc, char** argv) {
   if (*golden) return fractus::cli::golden(o);
   if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
+  if (*gate) return fractus::cli::gate(g);
   if (const auto status = fractus::cli::run_attest(attest)) return *status;
   return fractus::cli::verify(o);
 }
