@@ -18,9 +18,6 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Known names by edit distance, nearest first; at most three, and none that shares next to nothing.
-std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& known);
-
 // "unknown candidate 'chuncked'; did you mean chunked? ..." as a UsageError.
 [[noreturn]] void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known);
 

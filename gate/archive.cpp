@@ -67,7 +67,7 @@ void require_zip(int descriptor) {
 
 }  // namespace
 
-std::string shown(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t most = 200;
   const nlohmann::json cut = text.size() > most ? std::string(text.substr(0, most)) + "..." : std::string(text);
   return cut.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
@@ -86,7 +86,7 @@ struct Archive::Open {
 
   const Entry& entry(const std::string& name) const {
     const auto found = entries.find(folded(name));
-    if (found == entries.end()) throw Unreadable(fmt::format("its archive has no {}", shown(name)), save_again);
+    if (found == entries.end()) throw Unreadable(fmt::format("its archive has no {}", in_quotes(name)), save_again);
     return found->second;
   }
 };
@@ -132,26 +132,27 @@ Archive::Archive(const std::filesystem::path& file) : open_(std::make_unique<Ope
       throw Unreadable(fmt::format("entry {} of its archive cannot be read", i), save_again);
     const std::string_view name = status.name;
     if (name.size() > most_name_bytes || leaves_folder(name))
-      throw Unreadable(fmt::format("its archive has an entry named {}, which torch.save does not write", shown(name)),
-                       "do not use it: find out who wrote it");
+      throw Unreadable(
+          fmt::format("its archive has an entry named {}, which torch.save does not write", in_quotes(name)),
+          "do not use it: find out who wrote it");
     const std::size_t slash = name.find('/');
     if (slash == name.npos || slash == 0 || (i > 0 && name.substr(0, slash) != folder))
       throw Unreadable(
-          fmt::format("entry {} of its archive does not lie in the one folder of all entries", shown(name)),
+          fmt::format("entry {} of its archive does not lie in the one folder of all entries", in_quotes(name)),
           save_again);
     if (i == 0) folder = name.substr(0, slash);
     if (status.comp_method != ZIP_CM_STORE || status.encryption_method != ZIP_EM_NONE ||
         status.size != status.comp_size)
       throw Unreadable(
           fmt::format("entry {} of its archive is compressed or encrypted; torch.save stores entries as they are",
-                      shown(name)),
+                      in_quotes(name)),
           save_again);
     // Stored entries that do not overlap fit into the file together.
     if (status.size > bytes - total)
       throw Unreadable("the entries of its archive are larger together than the file: some overlap", save_again);
     total += status.size;
     if (!open_->entries.emplace(folded(name.substr(slash + 1)), Open::Entry{i, status.size}).second)
-      throw Unreadable(fmt::format("its archive has two entries named {}", shown(name)),
+      throw Unreadable(fmt::format("its archive has two entries named {}", in_quotes(name)),
                        "do not use it: two readers may take different ones");
   }
 }
@@ -166,7 +167,7 @@ std::uint64_t Archive::size(const std::string& name) const { return open_->entry
 std::string Archive::read(const std::string& name, std::uint64_t most_bytes) const {
   if (const std::uint64_t bytes = size(name); bytes > most_bytes)
     throw Unreadable(
-        fmt::format("entry {} of its archive has {} bytes, wanted {} at most", shown(name), bytes, most_bytes),
+        fmt::format("entry {} of its archive has {} bytes, wanted {} at most", in_quotes(name), bytes, most_bytes),
         save_again);
   std::string text;
   stream(name, [&](std::string_view piece) { text.append(piece); });
@@ -177,7 +178,7 @@ void Archive::stream(const std::string& name, const std::function<void(std::stri
   const Open::Entry& entry = open_->entry(name);
   const auto damaged = [&] {
     return Unreadable(
-        fmt::format("entry {} of its archive is damaged: its checksum or its length is wrong", shown(name)),
+        fmt::format("entry {} of its archive is damaged: its checksum or its length is wrong", in_quotes(name)),
         "do not use it: go back to the checkpoint before it");
   };
   const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> opened(zip_fopen_index(open_->zip, entry.index, 0),

@@ -19,7 +19,7 @@ struct Unreadable : std::runtime_error {
 };
 
 // A text of the file's, in quotes and printable, cut where it is long.
-std::string shown(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 inline constexpr const char* save_again = "save it again with torch.save, and give the file that it wrote";
 

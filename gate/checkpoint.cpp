@@ -126,7 +126,7 @@ void require_data(const Checkpoint& checkpoint) {
     const std::uint64_t bytes = checkpoint.archive.size("data/" + key);
     if (bytes != storage.bytes())
       throw Unreadable(
-          fmt::format("storage {} is to have {} bytes, and its entry has {}", shown(key), storage.bytes(), bytes),
+          fmt::format("storage {} is to have {} bytes, and its entry has {}", in_quotes(key), storage.bytes(), bytes),
           save_again);
   }
 }
@@ -144,13 +144,13 @@ void read_tensors(Checkpoint& checkpoint, const Value& state) {
     const Value &key = checkpoint.pickle[state.items[i]], &value = checkpoint.pickle[state.items[i + 1]];
     if (key.kind != Kind::text) throw Unreadable("its model_state has a name that is no text", save_again);
     if (value.kind != Kind::tensor)
-      throw Unreadable(fmt::format("model_state[{}] is no tensor", shown(key.text)),
+      throw Unreadable(fmt::format("model_state[{}] is no tensor", in_quotes(key.text)),
                        "keep tensors alone in model_state");
     const auto place = static_cast<std::size_t>(value.integer);
     if (!checkpoint.views.emplace(stripped(key.text), place).second)
-      throw Unreadable(
-          fmt::format("its model_state has {} both with and without the prefix {}", shown(stripped(key.text)), prefix),
-          "save the state of one module, compiled or not");
+      throw Unreadable(fmt::format("its model_state has {} both with and without the prefix {}",
+                                   in_quotes(stripped(key.text)), prefix),
+                       "save the state of one module, compiled or not");
     const View& view = checkpoint.pickle.views[place];
     checkpoint.form.tensors[stripped(key.text)] = {view.dtype, view.shape};
   }
@@ -177,16 +177,16 @@ void compare_tensors(const Form& before, const Form& after, Answer& answer) {
   for (const auto& [tensor, was] : before.tensors) {
     const auto found = after.tensors.find(tensor);
     if (found == after.tensors.end()) {
-      missing.push_back(shown(tensor));
+      missing.push_back(in_quotes(tensor));
       continue;
     }
     const Tensor& is = found->second;
     if (is.shape != was.shape)
-      shapes.push_back(fmt::format("{} {}, was {}", shown(tensor), shape_text(is.shape), shape_text(was.shape)));
-    if (is.dtype != was.dtype) dtypes.push_back(fmt::format("{} {}, was {}", shown(tensor), is.dtype, was.dtype));
+      shapes.push_back(fmt::format("{} {}, was {}", in_quotes(tensor), shape_text(is.shape), shape_text(was.shape)));
+    if (is.dtype != was.dtype) dtypes.push_back(fmt::format("{} {}, was {}", in_quotes(tensor), is.dtype, was.dtype));
   }
   for (const auto& [tensor, is] : after.tensors)
-    if (!before.tensors.contains(tensor)) extra.push_back(shown(tensor));
+    if (!before.tensors.contains(tensor)) extra.push_back(in_quotes(tensor));
 
   const char* names_remedy =
       mentions_inner_prefix(missing) || mentions_inner_prefix(extra)
@@ -218,7 +218,7 @@ void compare_ties(const Form& before, const Form& after, Answer& answer) {
   const auto without = [&](const auto& groups, const auto& others, std::string_view what) {
     for (const auto& group : groups)
       if (std::find(others.begin(), others.end(), group) == others.end())
-        changed.push_back(fmt::format("{} {}", shown(fmt::format("{}", fmt::join(group, " = "))), what));
+        changed.push_back(fmt::format("{} {}", in_quotes(fmt::format("{}", fmt::join(group, " = "))), what));
   };
   without(*before.tied, *after.tied, "share memory in the old checkpoint, not so in the new one");
   without(*after.tied, *before.tied, "share memory in the new checkpoint, not so in the old one");
@@ -244,15 +244,15 @@ void differences(const json& was, const json& is, const std::string& path,
     for (const std::string& key : keys) {
       const std::string inner = path.empty() ? key : path + "." + key;
       if (!was.contains(key))
-        found.emplace_back(inner, fmt::format("{} is new", shown(inner)));
+        found.emplace_back(inner, fmt::format("{} is new", in_quotes(inner)));
       else if (!is.contains(key))
-        found.emplace_back(inner, fmt::format("{} is gone", shown(inner)));
+        found.emplace_back(inner, fmt::format("{} is gone", in_quotes(inner)));
       else
         differences(was.at(key), is.at(key), inner, found);
     }
     return;
   }
-  found.emplace_back(path, fmt::format("{} {}, was {}", shown(path), shown(is.dump()), shown(was.dump())));
+  found.emplace_back(path, fmt::format("{} {}, was {}", in_quotes(path), in_quotes(is.dump()), in_quotes(was.dump())));
 }
 
 void compare_configs(const Form& before, const Form& after, const std::vector<std::string>& may_change,
@@ -291,8 +291,8 @@ void check_numbers(const Checkpoint& checkpoint, Answer& answer) {
   }
   std::vector<std::string> texts;
   for (const NotFinite& one : found)
-    texts.push_back(fmt::format("{} {} NaN and {} infinite, the first at {}", shown(one.name), one.nans, one.infinities,
-                                shape_text(one.first)));
+    texts.push_back(fmt::format("{} {} NaN and {} infinite, the first at {}", in_quotes(one.name), one.nans,
+                                one.infinities, shape_text(one.first)));
   answer.refusals.push_back({name, listed(texts, "with values that are not finite"),
                              "go back to the last checkpoint that is finite, and find the step that made them"});
 }
@@ -342,7 +342,7 @@ Form form_from(const json& schema) {
     throw fail(fmt::format("does not say \"format\": \"{}\"", schema_format));
   for (const auto& [key, held] : schema.items())
     if (key != "format" && key != "tensors" && key != "tied" && key != "config")
-      throw fail("has an unknown member " + shown(key));
+      throw fail("has an unknown member " + in_quotes(key));
   if (!schema.contains("tensors") || !schema["tensors"].is_array() || schema["tensors"].empty() ||
       schema["tensors"].size() > most_tensors)
     throw fail(fmt::format("has no list of 1 to {} tensors", most_tensors));
@@ -352,7 +352,7 @@ Form form_from(const json& schema) {
         !one.contains("shape") || !one["shape"].is_array() || !one.contains("dtype") || !one["dtype"].is_string())
       throw fail("has a tensor that is not {\"name\", \"shape\", \"dtype\"}");
     Tensor tensor{.dtype = one["dtype"].get<std::string>()};
-    if (item_bytes_of(tensor.dtype) == 0) throw fail("has the unknown dtype " + shown(tensor.dtype));
+    if (item_bytes_of(tensor.dtype) == 0) throw fail("has the unknown dtype " + in_quotes(tensor.dtype));
     for (const json& extent : one["shape"]) {
       if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > INT64_MAX)
         throw fail("has a shape that is not of counts");
@@ -360,7 +360,7 @@ Form form_from(const json& schema) {
     }
     const auto its_name = stripped(one["name"].get<std::string>());
     if (!form.tensors.emplace(its_name, std::move(tensor)).second)
-      throw fail("has two tensors named " + shown(its_name));
+      throw fail("has two tensors named " + in_quotes(its_name));
   }
   if (schema.contains("tied")) {
     form.tied.emplace();
@@ -373,7 +373,7 @@ Form form_from(const json& schema) {
         if (!one.is_string()) throw fail("has a tied tensor that is no name");
         names.push_back(stripped(one.get<std::string>()));
         if (!form.tensors.contains(names.back()) || !seen.insert(names.back()).second)
-          throw fail("ties " + shown(names.back()) + ", which it does not list, or ties twice");
+          throw fail("ties " + in_quotes(names.back()) + ", which it does not list, or ties twice");
       }
       std::sort(names.begin(), names.end());
       form.tied->push_back(std::move(names));
@@ -395,7 +395,7 @@ json schema_of(const Form& form) {
 }
 
 Refusal refusal_of(const Unreadable& fault, const std::filesystem::path& file, const std::string& check) {
-  return {check, fmt::format("{}: {}", shown(file.string()), fault.what()), fault.remedy};
+  return {check, fmt::format("{}: {}", in_quotes(file.string()), fault.what()), fault.remedy};
 }
 
 Answer check_checkpoint(const CheckpointQuestion& question) {

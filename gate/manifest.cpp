@@ -41,18 +41,19 @@ class Reader {
     if (value.is_number_float())
       if (const double real = value.get<double>(); real >= 0 && real <= 0x1p53 && std::trunc(real) == real)
         return static_cast<std::uint64_t>(real);
-    fail(fmt::format("{} is {}, wanted a whole number of tokens", place, shown(value.dump())));
+    fail(fmt::format("{} is {}, wanted a whole number of tokens", place, in_quotes(value.dump())));
   }
 
   std::string path(const json& value, const std::string& place) const {
-    if (!value.is_string()) fail(fmt::format("{} is {}, wanted a path", place, shown(value.dump())));
+    if (!value.is_string()) fail(fmt::format("{} is {}, wanted a path", place, in_quotes(value.dump())));
     const std::string& text = value.get_ref<const std::string&>();
     if (text.empty() || text.size() > most_path_bytes || text.find('\0') != text.npos)
-      fail(fmt::format("{} is no path: {}", place, shown(text)));
+      fail(fmt::format("{} is no path: {}", place, in_quotes(text)));
     // A path that climbs out means another file wherever the manifest is copied to; an absolute one says what it means.
     for (const std::filesystem::path& part : std::filesystem::path(text))
       if (part == "..")
-        fail(fmt::format("{} climbs out of the manifest's folder: {}; write the absolute path", place, shown(text)));
+        fail(
+            fmt::format("{} climbs out of the manifest's folder: {}; write the absolute path", place, in_quotes(text)));
     return text;
   }
 
@@ -131,11 +132,11 @@ struct Check {
       tokens = tokens_of(resolved(resume.shard));
     } catch (const Unreadable& fault) {
       answer.refusals.push_back(
-          {name, fmt::format("gpu {}: shard {}: {}", gpu, shown(resume.shard), fault.what()), fault.remedy});
+          {name, fmt::format("gpu {}: shard {}: {}", gpu, in_quotes(resume.shard), fault.what()), fault.remedy});
       return;
     }
     if (resume.shard_tokens && *resume.shard_tokens != tokens) {
-      refuse(fmt::format("gpu {}: shard {} has {} tokens, the manifest says {}", gpu, shown(resume.shard), tokens,
+      refuse(fmt::format("gpu {}: shard {} has {} tokens, the manifest says {}", gpu, in_quotes(resume.shard), tokens,
                          *resume.shard_tokens),
              "copy the shard again, or name the right one");
       return;
@@ -143,7 +144,7 @@ struct Check {
     // A step reads one token more than it advances: the targets are the slice moved on by one.
     if (resume.start_token < tokens && tokens - resume.start_token > slice) return;
     refuse(fmt::format("gpu {}: the next slice, of {} + 1 tokens from {}, does not lie within shard {}, which has {}",
-                       gpu, batch_text(), resume.start_token, shown(resume.shard), tokens),
+                       gpu, batch_text(), resume.start_token, in_quotes(resume.shard), tokens),
            "name the shard that holds this offset; a shard that is used up is followed by the next one");
   }
 
@@ -179,7 +180,7 @@ Manifest manifest_from(std::string_view text, const std::string& manifest_name) 
     const std::string number = id.substr(std::min(id.find_first_not_of('0'), id.size()));
     if (id.empty() || id.size() > 64) reader.fail("gpus has an id that is empty or long");
     if (id.find_first_not_of("0123456789") == id.npos && !numbers.insert(number).second)
-      reader.fail(fmt::format("gpus has the id {} twice, in two spellings", shown(id)));
+      reader.fail(fmt::format("gpus has the id {} twice, in two spellings", in_quotes(id)));
     manifest.gpus.emplace(id, reader.resume(gpu, "gpus." + id));
   }
   return manifest;
@@ -195,7 +196,7 @@ Answer check_manifest(const ManifestQuestion& question) {
   }
   Manifest manifest;
   try {
-    manifest = manifest_from(read_whole(question.file), shown(question.file.string()));
+    manifest = manifest_from(read_whole(question.file), in_quotes(question.file.string()));
   } catch (const std::exception& e) {
     check.refuse(e.what(), "write the manifest again as docs/open-heart.md shows it");
     return check.answer;
@@ -203,15 +204,16 @@ Answer check_manifest(const ManifestQuestion& question) {
   std::map<std::string, std::string> readers;  // of each shard
   for (const auto& [id, resume] : manifest.gpus) {
     const std::size_t before = check.answer.refusals.size();
-    check.offset(shown(id), resume);
-    check.shard(shown(id), resume);
-    check.checkpoint(shown(id), resume);
+    check.offset(in_quotes(id), resume);
+    check.shard(in_quotes(id), resume);
+    check.checkpoint(in_quotes(id), resume);
     if (check.answer.refusals.size() == before)
-      check.answer.checked.push_back({name, fmt::format("gpu {}: resumes at token {}, step {} of its shard", shown(id),
-                                                        resume.start_token, resume.start_token / check.slice)});
+      check.answer.checked.push_back(
+          {name, fmt::format("gpu {}: resumes at token {}, step {} of its shard", in_quotes(id), resume.start_token,
+                             resume.start_token / check.slice)});
     if (const auto [other, first] = readers.emplace(resume.shard, id); !first)
       check.answer.checked.push_back(
-          {name, fmt::format("gpus {} and {} read the same shard", shown(other->second), shown(id))});
+          {name, fmt::format("gpus {} and {} read the same shard", in_quotes(other->second), in_quotes(id))});
   }
   // What a step of all processes has in tokens may be counted for one process or for all; a changed batch changes it.
   if (manifest.step_tokens != check.slice &&

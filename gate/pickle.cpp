@@ -217,7 +217,7 @@ class Machine {
     if (!known(global))
       throw Unreadable(
           fmt::format("its data.pkl names {}, which a checkpoint of tensors and plain values does not need",
-                      shown(global)),
+                      in_quotes(global)),
           "do not load it with weights_only=False; save model_state and config alone, the config as plain "
           "numbers, texts, lists and dicts");
     push({.kind = Kind::global, .text = global});
@@ -239,7 +239,7 @@ class Machine {
     auto& keys = keys_[dict];
     for (std::size_t i = 0; i < items.size(); i += 2)
       if (const auto key = key_text(at(items[i])); key && !keys.insert(*key).second)
-        fail(fmt::format("the key {} twice in one dict", shown(key->substr(1))));
+        fail(fmt::format("the key {} twice in one dict", in_quotes(key->substr(1))));
     at(dict).items.insert(at(dict).items.end(), items.begin(), items.end());
   }
 
