@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "attest/files.h"
 #include "attest/strict_json.h"
@@ -80,6 +81,11 @@ constexpr std::size_t rungs = std::size(ladder);
 std::size_t place_of(const std::string& step) {
   return static_cast<std::size_t>(
       std::find_if(std::begin(ladder), std::end(ladder), [&](const Rung& rung) { return step == rung.step; }) - ladder);
+}
+
+std::string text_in(const json& predicate, const char* key) {
+  const auto found = predicate.find(key);
+  return found != predicate.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 std::string order_text() {
@@ -160,11 +166,13 @@ Answer check_ladder(const std::filesystem::path& file, const Admit& admit) {
           answer.refusals.push_back({name, where + ": nothing in it was checked", "give an envelope of --sign"});
         continue;
       }
-      const std::string kernel = admission.predicate.value("kernel", "");
+      const std::string kernel = text_in(admission.predicate, "kernel");
       has_kernel = has_kernel || kernel == wanted;
       // The same form under two steps would let a step pass on what was proven for another one.
-      json about = {kernel, admission.predicate.value("candidate", "")};
-      for (const Artifact& artifact : admission.artifacts) about.push_back(artifact.digest.hex);
+      std::set<std::string> digests;
+      for (const Artifact& artifact : admission.artifacts) digests.insert(artifact.digest.hex);
+      const json about = {
+          {"kernel", kernel}, {"candidate", text_in(admission.predicate, "candidate")}, {"bytes", digests}};
       if (const auto [first, fresh] = served.emplace(about.dump(), step.name); !fresh)
         answer.refusals.push_back(
             {name, fmt::format("{}: the same form stands under step {} already", where, in_quotes(first->second)),
