@@ -4,7 +4,10 @@
 
 #include <array>
 #include <charconv>
+#include <stdexcept>
 #include <utility>
+
+#include "attest/time.h"
 
 namespace fractus::gate {
 namespace {
@@ -18,38 +21,22 @@ constexpr sys_seconds first_possible = sys_days(2026y / January / 1), last_possi
 constexpr std::array<std::pair<char, seconds>, 4> units{
     {{'d', seconds(86400)}, {'h', seconds(3600)}, {'m', seconds(60)}, {'s', seconds(1)}}};
 
-// The digits from `at` on; -1 where one of them is none.
-int digits(std::string_view text, std::size_t at, std::size_t count) {
-  int value = 0;
-  for (const char c : text.substr(at, count)) {
-    if (c < '0' || c > '9') return -1;
-    value = 10 * value + (c - '0');
-  }
-  return value;
-}
-
 }  // namespace
 
 std::optional<Instant> instant_from(std::string_view text) {
-  constexpr std::string_view form = "0000-00-00T00:00:00Z";
-  if (text.size() != form.size()) return std::nullopt;
-  for (std::size_t i = 0; i < form.size(); ++i)
-    if (form[i] != '0' && text[i] != form[i]) return std::nullopt;
-  const int y = digits(text, 0, 4), mo = digits(text, 5, 2), d = digits(text, 8, 2), h = digits(text, 11, 2),
-            mi = digits(text, 14, 2), s = digits(text, 17, 2);
-  if (y < 0 || mo < 0 || d < 0 || h < 0 || mi < 0 || s < 0) return std::nullopt;
-  const year_month_day date{year(y), month(static_cast<unsigned>(mo)), day(static_cast<unsigned>(d))};
-  if (!date.ok() || h > 23 || mi > 59 || s > 59) return std::nullopt;
-  return sys_days(date) + hours(h) + minutes(mi) + seconds(s);
+  try {
+    return Instant(seconds(attest::time_from(text)));
+  } catch (const std::invalid_argument&) {
+    return std::nullopt;
+  }
 }
 
 std::string to_text(Instant instant) {
-  const sys_days date = floor<days>(instant);
-  const year_month_day ymd(date);
-  const hh_mm_ss time(instant - date);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(ymd.year()),
-                     static_cast<unsigned>(ymd.month()), static_cast<unsigned>(ymd.day()), time.hours().count(),
-                     time.minutes().count(), time.seconds().count());
+  try {
+    return attest::text_of_time(instant.time_since_epoch().count());
+  } catch (const std::invalid_argument&) {
+    return fmt::format("{} s from 1970", instant.time_since_epoch().count());  // a clock can be set to it
+  }
 }
 
 std::optional<seconds> span_from(std::string_view text) {

@@ -1,0 +1,184 @@
+#include "cli/gate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "attest/digest.h"
+#include "attest/files.h"
+#include "cli/commands.h"
+#include "cli/gate_machine.h"
+#include "cli/streams.h"
+#include "cli/usage.h"
+#include "gate/admission.h"
+#include "reports/words.h"
+
+namespace fractus::cli {
+namespace {
+
+using nlohmann::json;
+
+// What the policy says, and by whose word: where the command line names its digest, no other one is obeyed.
+struct GivenPolicy {
+  std::string sha256;
+  std::optional<gate::Policy> policy;  // none where it is not the one that was named
+};
+
+GivenPolicy read_policy(const GateOptions& options) {
+  const std::filesystem::path file = options.policy;
+  try {
+    const std::string text = read_whole(file);
+    GivenPolicy given{attest::sha256_of_bytes(text), std::nullopt};
+    if (options.policy_sha256.empty() || options.policy_sha256 == given.sha256)
+      given.policy = gate::policy_from(text, file.string(), file.parent_path());
+    return given;
+  } catch (const std::runtime_error& fault) {
+    throw UsageError(fmt::format("--policy: {}", fault.what()));
+  }
+}
+
+void require_whole(const GateOptions& options) {
+  const bool any = !options.envelope.empty() || !options.artifacts.empty();
+  if (any && (options.policy.empty() || options.envelope.empty() || options.artifacts.empty()))
+    throw UsageError("an envelope is judged with all three: --policy FILE, --envelope FILE and --artifact PATH...");
+  if (!options.policy_sha256.empty() && options.policy.empty())
+    throw UsageError("--policy-sha256 is that of a policy; name it with --policy");
+  if (!options.policy_sha256.empty() &&
+      (options.policy_sha256.size() != 64 ||
+       options.policy_sha256.find_first_not_of("0123456789abcdef") != std::string::npos))
+    throw UsageError(fmt::format("--policy-sha256: wanted 64 lower-case hex digits, got '{}'", options.policy_sha256));
+  std::set<std::string> names;
+  for (const std::string& path : options.artifacts)
+    if (!names.insert(path).second) throw UsageError(fmt::format("--artifact: '{}' is given twice", path));
+}
+
+struct Outcome {
+  gate::Answer answer;
+  std::vector<std::string> not_asked, not_looked_at;
+  json details = json::object();  // what the JSON says beside the answer
+};
+
+json summary(const gate::Admission& admission) {
+  json statement;
+  if (!admission.predicate.is_null())
+    for (const char* member : {"verdict", "kernel", "candidate", "contract_version", "plan_hash", "seed", "preset",
+                               "dtypes", "issued", "expires"})
+      if (admission.predicate.contains(member)) statement[member] = admission.predicate[member];
+  return statement;
+}
+
+gate::Answer judge_envelope(const GateOptions& options, Outcome& outcome) {
+  const GivenPolicy given = read_policy(options);
+  outcome.details["policy"] = {{"file", options.policy}, {"sha256", given.sha256}};
+  outcome.details["envelope"] = {{"file", options.envelope}};
+  if (!given.policy) {
+    outcome.not_looked_at.push_back("envelope");
+    return {{},
+            {{"policy", fmt::format("wanted the policy {}, got {}", options.policy_sha256, given.sha256),
+              "restore the policy that was agreed on, or agree on this one and give its digest"}}};
+  }
+  const Loader loader = loading_machine(options.machine, options.torch);
+  const std::vector<std::filesystem::path> artifacts(options.artifacts.begin(), options.artifacts.end());
+  const gate::Admission admission =
+      gate::admit({*given.policy, loader.facts, gate::now()}, options.envelope, artifacts);
+  outcome.not_looked_at.insert(outcome.not_looked_at.end(), admission.not_looked_at.begin(),
+                               admission.not_looked_at.end());
+  outcome.details["policy"]["members"] = to_json(*given.policy);
+  outcome.details["envelope"]["keyid"] = admission.keyid;
+  outcome.details["envelope"]["statement"] = summary(admission);
+  outcome.details["machine"] = loader.facts;
+  outcome.details["torch_folder"] = loader.torch;
+  outcome.details["artifacts"] = json::array();
+  for (const gate::Artifact& artifact : admission.artifacts)
+    outcome.details["artifacts"].push_back(
+        {{"path", artifact.path.string()}, {"algorithm", artifact.digest.algorithm}, {"digest", artifact.digest.hex}});
+  return admission.answer;
+}
+
+std::string to_text(const Outcome& outcome, bool colour) {
+  const bool admitted = outcome.answer.admitted();
+  const std::string word = admitted ? "ADMITTED" : "REFUSED";
+  std::string text = colour ? fmt::format("\033[1;{}m{}\033[0m", admitted ? 32 : 31, word) : word;
+  const std::size_t refusals = outcome.answer.refusals.size();
+  text += admitted ? fmt::format("  {} checks passed\n", outcome.answer.checked.size())
+                   : fmt::format("  {} refusal{}\n", refusals, refusals == 1 ? "" : "s");
+  for (const gate::Refusal& refusal : outcome.answer.refusals)
+    text +=
+        fmt::format("  {:<10} {}\n  {:<10} -> {}\n", refusal.check, visible(refusal.fact), "", visible(refusal.remedy));
+  if (admitted)
+    for (const gate::Checked& one : outcome.answer.checked)
+      text += fmt::format("  {:<10} {}\n", one.check, visible(one.said));
+  if (!outcome.not_looked_at.empty())
+    text += fmt::format("  not looked at: {}\n", fmt::join(outcome.not_looked_at, ", "));
+  if (!outcome.not_asked.empty()) text += fmt::format("  not asked for: {}\n", fmt::join(outcome.not_asked, ", "));
+  return text;
+}
+
+json to_json(const Outcome& outcome) {
+  json refusals = json::array(), checked = json::array();
+  for (const gate::Refusal& r : outcome.answer.refusals)
+    refusals.push_back({{"check", r.check}, {"fact", r.fact}, {"remedy", r.remedy}});
+  for (const gate::Checked& c : outcome.answer.checked) checked.push_back({{"check", c.check}, {"said", c.said}});
+  json whole{{"format", "fractus-verify gate 1"},
+             {"admitted", outcome.answer.admitted()},
+             {"refusals", refusals},
+             {"checked", checked},
+             {"not_asked", outcome.not_asked},
+             {"not_looked_at", outcome.not_looked_at},
+             {"clock", gate::to_text(gate::now())}};
+  whole.update(outcome.details);
+  return whole;
+}
+
+}  // namespace
+
+void add_gate(CLI::App& app, GateOptions& o) {
+  app.add_option("--policy", o.policy, "what is let through: a file that ends in .toml or .json");
+  app.add_option("--policy-sha256", o.policy_sha256, "the policy's own digest; another one is refused");
+  app.add_option("--envelope", o.envelope, "the signed verdict that --sign wrote");
+  app.add_option("--artifact", o.artifacts, "a file or a folder that will be loaded; all of them");
+  app.add_option("--machine", o.machine, "the machine that loads it: auto, this one, or a JSON file [auto]");
+  app.add_option("--torch", o.torch,
+                 "for auto: the folder of the torch that it is loaded beside [of the Python on PATH]");
+  app.add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+}
+
+int gate(const GateOptions& options) {
+  require_whole(options);
+  Outcome outcome;
+  const std::vector<GatePart> parts{{"envelope", "--policy --envelope --artifact", !options.envelope.empty(),
+                                     [&] { return judge_envelope(options, outcome); }}};
+  for (const GatePart& part : parts) {
+    if (part.asked) {
+      gate::Answer answer = part.run();
+      if (answer.checked.empty() && answer.refusals.empty())
+        throw std::logic_error(fmt::format("gate: the check '{}' said nothing, which is no pass", part.name));
+      outcome.answer.add(std::move(answer));
+    } else {
+      outcome.not_asked.push_back(fmt::format("{} ({})", part.name, part.asking));
+    }
+  }
+  if (outcome.not_asked.size() == parts.size())
+    throw UsageError(fmt::format("gate: nothing was asked for; there are: {}", fmt::join(outcome.not_asked, "; ")));
+
+  const bool json_on_stdout = options.json == "-";
+  try_to_write("the text", [&] {
+    const std::string text = to_text(outcome, is_terminal(json_on_stdout ? STDERR_FILENO : STDOUT_FILENO));
+    if (json_on_stdout)
+      say(text);
+    else
+      print_whole(text);
+  });
+  if (!options.json.empty())
+    try_to_write("the JSON", [&] {
+      write_json(options.json, to_json(outcome).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+    });
+  return outcome.answer.admitted() ? 0 : 1;
+}
+
+}  // namespace fractus::cli
