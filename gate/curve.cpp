@@ -71,6 +71,12 @@ class Curve {
   Curve(const std::vector<Sample>& before, const std::vector<Sample>& after) : before_(before), after_(after) {}
 
   Answer answer() {
+    if (before_.empty() || after_.empty()) {
+      refuse(
+          fmt::format("undecided: no line with tf=, ema_tf= and lb= {} the swap", before_.empty() ? "before" : "after"),
+          "give the trainer's log, and the step of the swap as it counts them");
+      return std::move(answer_);
+    }
     if (!all_finite()) return std::move(answer_);
     const bool exact = check_average();
     std::vector<std::pair<std::string, double Sample::*>> series = {{"tf", &Sample::tf}, {"lb", &Sample::lb}};
@@ -113,7 +119,6 @@ class Curve {
   // Whether ema_tf's own rule settles it: then it holds nothing that tf does not. A log of every tenth step cannot show
   // the rule; that is seen from the lines before the swap, since no swap can have broken it there.
   bool check_average() {
-    if (before_.empty() || after_.empty()) return false;
     std::size_t pairs = 0, broken_before = 0;
     for (std::size_t i = 1; i < before_.size(); ++i)
       if (consecutive(before_[i - 1], before_[i])) {
