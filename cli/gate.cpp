@@ -16,6 +16,7 @@
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "gate/admission.h"
+#include "gate/ladder.h"
 #include "reports/words.h"
 
 namespace fractus::cli {
@@ -72,32 +73,50 @@ json summary(const gate::Admission& admission) {
   return statement;
 }
 
-gate::Answer judge_envelope(const GateOptions& options, Outcome& outcome) {
-  const GivenPolicy given = read_policy(options);
+// What envelopes are judged by; nothing where the policy is another one than was named. That stands in `refusals` then.
+std::optional<gate::Circumstances> circumstances(const GateOptions& options, const char* part, Outcome& outcome,
+                                                 gate::Answer& answer) {
+  GivenPolicy given = read_policy(options);
   outcome.details["policy"] = {{"file", options.policy}, {"sha256", given.sha256}};
-  outcome.details["envelope"] = {{"file", options.envelope}};
   if (!given.policy) {
-    outcome.not_looked_at.push_back("envelope");
-    return {{},
-            {{"policy", fmt::format("wanted the policy {}, got {}", options.policy_sha256, given.sha256),
-              "restore the policy that was agreed on, or agree on this one and give its digest"}}};
+    outcome.not_looked_at.push_back(part);
+    answer.refusals.push_back({"policy",
+                               fmt::format("wanted the policy {}, got {}", options.policy_sha256, given.sha256),
+                               "restore the policy that was agreed on, or agree on this one and give its digest"});
+    return std::nullopt;
   }
   const Loader loader = loading_machine(options.machine, options.torch);
-  const std::vector<std::filesystem::path> artifacts(options.artifacts.begin(), options.artifacts.end());
-  const gate::Admission admission =
-      gate::admit({*given.policy, loader.facts, gate::now()}, options.envelope, artifacts);
-  outcome.not_looked_at.insert(outcome.not_looked_at.end(), admission.not_looked_at.begin(),
-                               admission.not_looked_at.end());
   outcome.details["policy"]["members"] = to_json(*given.policy);
-  outcome.details["envelope"]["keyid"] = admission.keyid;
-  outcome.details["envelope"]["statement"] = summary(admission);
   outcome.details["machine"] = loader.facts;
   outcome.details["torch_folder"] = loader.torch;
+  return gate::Circumstances{std::move(*given.policy), loader.facts, gate::now()};
+}
+
+gate::Answer judge_envelope(const GateOptions& options, Outcome& outcome) {
+  gate::Answer answer;
+  outcome.details["envelope"] = {{"file", options.envelope}};
+  const auto by = circumstances(options, "envelope", outcome, answer);
+  if (!by) return answer;
+  const std::vector<std::filesystem::path> artifacts(options.artifacts.begin(), options.artifacts.end());
+  const gate::Admission admission = gate::admit(*by, options.envelope, artifacts);
+  outcome.not_looked_at.insert(outcome.not_looked_at.end(), admission.not_looked_at.begin(),
+                               admission.not_looked_at.end());
+  outcome.details["envelope"]["keyid"] = admission.keyid;
+  outcome.details["envelope"]["statement"] = summary(admission);
   outcome.details["artifacts"] = json::array();
   for (const gate::Artifact& artifact : admission.artifacts)
     outcome.details["artifacts"].push_back(
         {{"path", artifact.path.string()}, {"algorithm", artifact.digest.algorithm}, {"digest", artifact.digest.hex}});
   return admission.answer;
+}
+
+gate::Answer judge_ladder(const GateOptions& options, Outcome& outcome) {
+  gate::Answer answer;
+  const auto by = circumstances(options, "ladder", outcome, answer);
+  if (!by) return answer;
+  return gate::check_ladder(options.heart.ladder, [&](const auto& envelope, const auto& artifacts) {
+    return gate::admit(*by, envelope, artifacts);
+  });
 }
 
 std::string to_text(const Outcome& outcome, bool colour) {
@@ -145,14 +164,19 @@ void add_gate(CLI::App& app, GateOptions& o) {
   app.add_option("--machine", o.machine, "the machine that loads it: auto, this one, or a JSON file [auto]");
   app.add_option("--torch", o.torch,
                  "for auto: the folder of the torch that it is loaded beside [of the Python on PATH]");
+  add_heart(app, o.heart);
   app.add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 }
 
 int gate(const GateOptions& options) {
   require_whole(options);
+  require_pairs(options.heart, !options.policy.empty());
   Outcome outcome;
-  const std::vector<GatePart> parts{{"envelope", "--policy --envelope --artifact", !options.envelope.empty(),
-                                     [&] { return judge_envelope(options, outcome); }}};
+  std::vector<GatePart> parts{
+      {"envelope", "--policy --envelope --artifact", !options.envelope.empty(),
+       [&] { return judge_envelope(options, outcome); }},
+      {"ladder", "--policy --ladder", !options.heart.ladder.empty(), [&] { return judge_ladder(options, outcome); }}};
+  for (GatePart& part : heart_parts(options.heart)) parts.push_back(std::move(part));
   for (const GatePart& part : parts) {
     if (part.asked) {
       gate::Answer answer = part.run();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/gate_heart.h"
 #include "gate/refusal.h"
 
 namespace fractus::cli {
@@ -14,6 +15,7 @@ namespace fractus::cli {
 struct GateOptions {
   std::string policy, policy_sha256, envelope, machine = "auto", torch, json;
   std::vector<std::string> artifacts;
+  HeartOptions heart;
 };
 
 // One check as the command line asks for it.

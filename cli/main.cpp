@@ -140,6 +140,10 @@ int run(int argc, char** argv) {
   CLI::App* gate =
       app.add_subcommand("gate", "may these files be loaded? A signed verdict and a policy decide: 0 or 1");
   fractus::cli::add_gate(*gate, g);
+  fractus::cli::CheckpointOptions c;
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "names, shapes, dtypes and config of a .pt file, without its data");
+  fractus::cli::add_checkpoint(*checkpoint, c);
   fractus::cli::AttestCommands attest;
   fractus::cli::add_attest(app, attest);
   app.require_subcommand(0, 1);
@@ -163,6 +167,7 @@ int run(int argc, char** argv) {
   if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
   if (*gate) return fractus::cli::gate(g);
+  if (*checkpoint) return fractus::cli::checkpoint(c);
   if (const auto status = fractus::cli::run_attest(attest)) return *status;
   return fractus::cli::verify(o);
 }

@@ -1,0 +1,272 @@
+#include "gate/curve.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "gate/archive.h"
+
+namespace fractus::gate {
+namespace {
+
+constexpr const char* name = "curve";
+constexpr double factor = 0.98;  // of ema_tf
+constexpr std::size_t most_shown = 4;
+
+std::size_t places_wanted(double level) { return static_cast<std::size_t>(std::ceil(1 / level - 1e-9)) - 1; }
+
+struct Distance {
+  double mean, single, expected;
+};
+
+// `past` has blocks_of_line blocks before `block`, all of `block.size()` lines.
+Distance distance(std::span<const double> past, std::span<const double> block) {
+  constexpr auto count = static_cast<double>(blocks_of_line);
+  const std::size_t width = block.size();
+  const auto mean_of = [](std::span<const double> values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  std::array<double, blocks_of_line> means;
+  for (std::size_t i = 0; i < blocks_of_line; ++i) means[i] = mean_of(past.subspan(i * width, width));
+  // Least squares through (i, means[i]), i = 0 ... 7; the middle of the next block is at 8.
+  const double centre = (count - 1) / 2, level = mean_of(means);
+  double slope = 0;
+  for (std::size_t i = 0; i < blocks_of_line; ++i) slope += (static_cast<double>(i) - centre) * means[i];
+  slope /= count * (count * count - 1) / 12;
+  Distance result{.expected = level + slope * (count - centre)};
+  result.mean = std::fabs(mean_of(block) - result.expected);
+  result.single = 0;
+  for (std::size_t i = 0; i < width; ++i) {
+    const double at = (static_cast<double>(i) + 0.5) / static_cast<double>(width) - 0.5;
+    result.single = std::max(result.single, std::fabs(block[i] - (result.expected + slope * at)));
+  }
+  return result;
+}
+
+bool finite(const Sample& sample) {
+  return std::isfinite(sample.tf) && std::isfinite(sample.ema_tf) && std::isfinite(sample.lb);
+}
+
+std::string place_of(const Sample& sample) {
+  return sample.step ? fmt::format("step {}", *sample.step) : fmt::format("line {}", sample.line);
+}
+
+bool consecutive(const Sample& earlier, const Sample& later) {
+  return !earlier.step || !later.step || *later.step == *earlier.step + 1;
+}
+
+// Is ema_tf what the one before it and tf give? Printed digits are half a unit off at most, each.
+bool follows(const Sample& earlier, const Sample& later) {
+  const double given = factor * earlier.ema_tf + (1 - factor) * later.tf;
+  const double rounding = 0.5 * (later.ema_unit + factor * earlier.ema_unit + (1 - factor) * later.tf_unit);
+  return std::fabs(later.ema_tf - given) <= rounding * (1 + 1e-9) + 1e-6 * std::fabs(later.ema_tf);
+}
+
+class Curve {
+ public:
+  Curve(const std::vector<Sample>& before, const std::vector<Sample>& after) : before_(before), after_(after) {}
+
+  Answer answer() {
+    if (before_.empty() || after_.empty()) {
+      refuse(
+          fmt::format("undecided: no line with tf=, ema_tf= and lb= {} the swap", before_.empty() ? "before" : "after"),
+          "give the trainer's log, and the step of the swap as it counts them");
+      return std::move(answer_);
+    }
+    if (!all_finite()) return std::move(answer_);
+    const bool exact = check_average();
+    std::vector<std::pair<std::string, double Sample::*>> series = {{"tf", &Sample::tf}, {"lb", &Sample::lb}};
+    if (!exact) series.emplace_back("ema_tf", &Sample::ema_tf);
+    const std::size_t tests = 2 * series.size(), wanted = lines_wanted(tests);
+    if (before_.size() < wanted || after_.size() < least_block) {
+      refuse(
+          fmt::format("undecided: {} lines before the swap and {} after it, wanted {} and {}", before_.size(),
+                      after_.size(), wanted, least_block),
+          "give the log from further back, log every step, or let the run go on; without the noise of the run itself "
+          "nothing can be said of its curve");
+      return std::move(answer_);
+    }
+    for (const auto& [what, member] : series) check_series(what, member, false_alarms / static_cast<double>(tests));
+    return std::move(answer_);
+  }
+
+ private:
+  void refuse(std::string fact, std::string remedy) {
+    answer_.refusals.push_back({name, std::move(fact), std::move(remedy)});
+  }
+  void passed(std::string said) { answer_.checked.push_back({name, std::move(said)}); }
+
+  bool all_finite() {
+    std::vector<std::string> places;
+    for (const auto* part : {&before_, &after_})
+      for (const Sample& sample : *part)
+        if (!finite(sample))
+          places.push_back(fmt::format("{} the swap, {}", part == &before_ ? "before" : "after", place_of(sample)));
+    if (places.empty()) {
+      passed(fmt::format("no NaN and no infinity in {} lines before and {} after the swap", before_.size(),
+                         after_.size()));
+      return true;
+    }
+    refuse(fmt::format("tf, ema_tf or lb is not finite in {} lines, the first {}", places.size(), places.front()),
+           "stop the run, go back to the last checkpoint that is finite and to the code before the swap");
+    return false;
+  }
+
+  // Whether ema_tf's own rule settles it: then it holds nothing that tf does not. A log of every tenth step cannot show
+  // the rule; that is seen from the lines before the swap, since no swap can have broken it there.
+  bool check_average() {
+    std::size_t pairs = 0, broken_before = 0;
+    for (std::size_t i = 1; i < before_.size(); ++i)
+      if (consecutive(before_[i - 1], before_[i])) {
+        ++pairs;
+        broken_before += follows(before_[i - 1], before_[i]) ? 0 : 1;
+      }
+    if (pairs == 0 || broken_before * 500 > pairs) {  // few of them are restarts that are long past
+      passed("the lines are not of every step, so ema_tf cannot be computed again, and is held against its own noise");
+      return false;
+    }
+    std::vector<std::string> broken;
+    const Sample* earlier = &before_.back();
+    for (const Sample& sample : after_) {
+      if (consecutive(*earlier, sample) && !follows(*earlier, sample))
+        broken.push_back(fmt::format("at {} it is {}, and {:.6g} follows from tf {} and {} before it", place_of(sample),
+                                     sample.ema_tf, factor * earlier->ema_tf + (1 - factor) * sample.tf, sample.tf,
+                                     earlier->ema_tf));
+      earlier = &sample;
+    }
+    if (!broken.empty()) {
+      const std::size_t all = broken.size();
+      broken.resize(std::min(all, most_shown));
+      refuse(fmt::format("ema_tf breaks its own rule in {} lines after the swap: {}", all, fmt::join(broken, "; ")),
+             "carry ema_tf over the swap: it is part of the run's state, and is not begun anew");
+    }
+    if (!consecutive(before_.back(), after_.front())) {
+      passed(fmt::format("the log has no lines between step {} and step {}, so ema_tf is held against its own noise",
+                         *before_.back().step, *after_.front().step));
+      return false;
+    }
+    if (broken.empty())
+      passed(fmt::format("ema_tf follows from tf by its factor {}, through the swap and {} lines on", factor,
+                         after_.size()));
+    return true;
+  }
+
+  void check_series(const std::string& what, double Sample::*member, double level) {
+    const auto values = [&](const std::vector<Sample>& samples) {
+      std::vector<double> result;
+      for (const Sample& sample : samples) result.push_back(sample.*member);
+      return result;
+    };
+    const Continuity found =
+        *continuity(values(before_), values(after_), level);  // enough lines: that was asked before
+    const std::string text = fmt::format(
+        "{}: mean {:.6g} of the first {} lines after the swap, expected {:.6g}; p {:.2g} for the mean, "
+        "{:.2g} for the furthest line, of {} places before",
+        what, found.mean, found.block, found.expected, found.mean_p, found.single_p, found.places);
+    if (found.mean_p > level && found.single_p > level)
+      passed(fmt::format("{}; level {:.2g} each, {:.2g} in all", text, level, false_alarms));
+    else
+      refuse(fmt::format("{}; refused at {:.2g}, which a run without a change reaches in {:.2g} of all checks", text,
+                         level, false_alarms),
+             "go back to the code before the swap; the run does not go on within its own noise");
+  }
+
+  const std::vector<Sample>&before_, &after_;
+  Answer answer_;
+};
+
+// Lines of steps that were run again later are no longer of the run.
+std::vector<Sample> one_run(const std::vector<Sample>& samples) {
+  std::vector<Sample> run;
+  for (const Sample& sample : samples) {
+    while (sample.step && !run.empty() && *run.back().step >= *sample.step) run.pop_back();
+    run.push_back(sample);
+  }
+  return run;
+}
+
+// A new run that goes back in its own steps was itself begun again, and which part is to be judged is not said.
+std::optional<Refusal> goes_back(const std::vector<Sample>& after, std::int64_t to) {
+  for (std::size_t i = 1; i < after.size(); ++i)
+    if (after[i].step && *after[i].step <= *after[i - 1].step && *after[i].step > to)
+      return Refusal{name,
+                     fmt::format("the steps go back from {} to {} after the swap, at line {}", *after[i - 1].step,
+                                 *after[i].step, after[i].line),
+                     "give the log of one run after the swap, or the step of the last swap"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::size_t lines_wanted(std::size_t tests) {
+  return (places_wanted(false_alarms / static_cast<double>(tests)) + blocks_of_line) * least_block;
+}
+
+std::optional<Continuity> continuity(std::span<const double> before, std::span<const double> after, double level) {
+  const std::size_t width = std::min(after.size(), before.size() / (places_wanted(level) + blocks_of_line));
+  if (width == 0) return std::nullopt;
+  const std::size_t blocks = before.size() / width;
+  const std::size_t places = std::min(blocks - blocks_of_line, most_places);
+  const auto past_of = [&](std::size_t end) {
+    return before.subspan(end - blocks_of_line * width, blocks_of_line * width);
+  };
+  const Distance here = distance(past_of(before.size()), after.first(width));
+  // A series that stands still has distances that are the rounding of these sums.
+  const double nothing = 1e-9 * (std::fabs(here.expected) + 1e-300);
+  std::size_t means = 0, singles = 0;
+  for (std::size_t i = 0; i < places; ++i) {
+    const std::size_t begin = before.size() - (i + 1) * width;
+    const Distance there = distance(past_of(begin), before.subspan(begin, width));
+    means += there.mean >= here.mean - nothing ? 1 : 0;
+    singles += there.single >= here.single - nothing ? 1 : 0;
+  }
+  const auto all = static_cast<double>(places + 1);
+  return Continuity{.block = width,
+                    .places = places,
+                    .mean = std::accumulate(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(width), 0.0) /
+                            static_cast<double>(width),
+                    .expected = here.expected,
+                    .mean_p = static_cast<double>(means + 1) / all,
+                    .single_p = static_cast<double>(singles + 1) / all};
+}
+
+Answer check_curve(const std::vector<Sample>& before, const std::vector<Sample>& after) {
+  return Curve(before, after).answer();
+}
+
+Answer check_curve(const CurveQuestion& question) {
+  Answer answer;
+  std::vector<Sample> before, after;
+  try {
+    before = samples_of(question.log);
+    if (question.log_after) after = samples_of(*question.log_after);
+  } catch (const std::exception& e) {
+    answer.refusals.push_back(
+        {name, e.what(), "give the trainer's log as it wrote it, with tf=, ema_tf= and lb= in each of its lines"});
+    return answer;
+  }
+  if (!question.log_after) {
+    if (!question.swap) throw std::invalid_argument("a curve in one log needs the swap's place");
+    const std::vector<Sample> all = std::move(before);
+    before.clear();
+    for (std::size_t i = 0; i < all.size(); ++i)
+      (all[i].step.value_or(static_cast<std::int64_t>(i) + 1) < *question.swap ? before : after).push_back(all[i]);
+  } else if (!before.empty() && !after.empty() && before.front().step.has_value() != after.front().step.has_value()) {
+    answer.refusals.push_back(
+        {name, "step= stands in one of the logs and not in the other", "give two logs of one trainer"});
+    return answer;
+  }
+  const std::int64_t first = question.swap.value_or(after.empty() || !after.front().step ? 0 : *after.front().step);
+  if (auto refusal = goes_back(after, first)) answer.refusals.push_back(std::move(*refusal));
+  if (!answer.refusals.empty()) return answer;
+  after = one_run(after);
+  if (!after.empty() && after.front().step)
+    std::erase_if(before, [&](const Sample& sample) { return *sample.step >= *after.front().step; });
+  return check_curve(one_run(before), after);
+}
+
+}  // namespace fractus::gate
