@@ -167,12 +167,12 @@ std::string to_markdown(const Result& result) {
   for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
   if (!result.waived.empty()) page += fmt::format("- {}\n", waivers_text(result));
   if (result.reasons.empty())
-    page += fmt::format("Every property passed on {}{}, and the same plan caught every known-wrong form{}.\n",
-                        fmt::join(result.dtypes, " and "),
-                        result.forward_only ? ", forward only: gradients were not judged" : "",
-                        result.backward_alone > 0
-                            ? fmt::format(" but the {} that are wrong in the backward alone", result.backward_alone)
-                            : "");
+    page += fmt::format(
+        "Every property passed on {}{}, and the same plan caught every known-wrong form{}.\n",
+        fmt::join(result.dtypes, " and "), result.forward_only ? ", forward only: gradients were not judged" : "",
+        !result.backward_alone.empty()
+            ? fmt::format(" but the {} that are wrong in the backward alone", result.backward_alone.size())
+            : "");
   page += "\n";
   add_properties(page, result);
   add_witnesses(page, result.properties, "Witness");
