@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
+#include "attest/files.h"
 #include "cli/streams.h"
-#include "reports/files.h"
 
 namespace fractus::cli {
 

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <exception>
 
+#include "attest/files.h"
 #include "cli/commands.h"
-#include "reports/files.h"
 
 namespace fractus::cli {
 namespace {

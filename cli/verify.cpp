@@ -3,12 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "attest/files.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "harness/judge.h"
-#include "reports/files.h"
 
 namespace fractus::cli {
 namespace {

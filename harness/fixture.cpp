@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "attest/files.h"
 #include "harness/plan.h"
 #include "properties/compare.h"
 #include "properties/fields.h"
-#include "reports/files.h"
 #include "reports/result.h"
 
 namespace fractus {

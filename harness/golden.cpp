@@ -6,11 +6,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "attest/files.h"
 #include "harness/attached.h"
 #include "harness/recorded.h"
 #include "properties/compare.h"
 #include "properties/fields.h"
-#include "reports/files.h"
 
 namespace fractus {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "reports/files.h"
+#include "attest/files.h"
 #include "reports/result.h"
 #include "reports/words.h"
 #include "tests/harness/example.h"

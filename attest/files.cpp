@@ -1,4 +1,4 @@
-#include "reports/files.h"
+#include "attest/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
