@@ -13,8 +13,8 @@ inline constexpr int bad_usage = 64;
 inline constexpr int our_failure = 70;
 
 struct Options {
-  std::string kernel, candidate, reference, recompute_of, preset = "live", dtype, only, waive, report, json, budget,
-                                                          file, folder, what;
+  std::string kernel, candidate, reference, recompute_of, preset = "live", dtype, only, skip, waive, report, json,
+                                                          budget, file, folder, what;
   std::uint64_t seed = 1;
   std::int64_t cases = 0;
   bool forward_only = false;

@@ -4,6 +4,7 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "reports/words.h"
@@ -71,8 +72,10 @@ void add_run(CLI::App& app, Options& o, bool only = true) {
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
   app.add_option("--budget", o.budget, "time at most, such as 30s, 10m or 1h");
   app.add_option("--dtype", o.dtype, "float32 or float64 alone; the verdict says so");
-  if (only)
+  if (only) {
     app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
+    app.add_option("--skip", o.skip, "properties to leave out, separated by commas; such a run is partial too");
+  }
   app.add_option("--waive", o.waive, "contract clauses to let pass, separated by commas; recorded in the verdict");
 }
 
@@ -90,7 +93,8 @@ int run(int argc, char** argv) {
   add_preset(app, o);
   app.add_flag("--forward-only", o.forward_only,
                "for a kernel that is called without gradients: none is judged, and the verdict says so");
-  app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
+  app.add_option("--report", o.report,
+                 "folder for report.md, report.html, junit.xml and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
 
   CLI::App* list = app.add_subcommand("list", "kernels, forms and properties of this build");
@@ -130,6 +134,8 @@ int run(int argc, char** argv) {
   add_run(*bench, o, /*only=*/false);
   add_preset(*bench, o);
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+  fractus::cli::ReportOptions report_options;
+  CLI::App* report = fractus::cli::declare_report(app, report_options);
   app.require_subcommand(0, 1);
   require_values(app);
 
@@ -150,6 +156,7 @@ int run(int argc, char** argv) {
   if (*golden) return fractus::cli::golden(o);
   if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
+  if (*report) return fractus::cli::report(*report, report_options);
   return fractus::cli::verify(o);
 }
 

@@ -10,6 +10,7 @@
 #include "harness/explain.h"
 #include "harness/measure.h"
 #include "harness/tighter_line.h"
+#include "reports/verdict.h"
 #include "reports/words.h"
 
 namespace fractus {

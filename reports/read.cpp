@@ -54,12 +54,21 @@ struct Node {
   }
 
   std::string text(const char* name) const { return get<std::string>(name, "a string"); }
+  // How often something was seen. Views and merges add such numbers up, so no sum of them may leave the range.
+  std::int64_t count() const {
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    if (!Fits<std::int64_t>::test(value) || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > most)
+      refuse(path, fmt::format("wanted a whole number from 0 to 2^40, got {}", shown(value)));
+    return value.get<std::int64_t>();
+  }
+  std::int64_t count(const char* name) const { return at(name).count(); }
+
   std::int64_t whole(const char* name) const { return get<std::int64_t>(name, "a whole number"); }
   bool flag(const char* name) const { return get<bool>(name, "true or false"); }
   std::vector<std::string> texts(const char* name) const {
     return get<std::vector<std::string>>(name, "an array of strings");
   }
-  std::map<std::string, std::int64_t> counts(const char* name) const {
+  std::map<std::string, std::int64_t> wholes(const char* name) const {
     return get<std::map<std::string, std::int64_t>>(name, "an object of whole numbers");
   }
   std::map<std::string, std::string> words(const char* name) const {
@@ -107,12 +116,19 @@ std::map<std::string, double> ratios(const Node& node, const char* name) {
   return by_tensor;
 }
 
+std::map<std::string, std::int64_t> counts(const Node& node) {
+  std::map<std::string, std::int64_t> by_name;
+  for (const auto& [key, its] : node.members()) by_name[key] = its.count();
+  return by_name;
+}
+
 Histogram histogram_from(const Node& node) {
   Histogram histogram;
   const json& bins = node.value;
-  if (!Fits<std::vector<std::int64_t>>::test(bins) || bins.size() != Histogram::bins)
-    refuse(node.path, fmt::format("wanted an array of {} whole numbers, got {}", Histogram::bins, shown(bins)));
-  for (std::size_t i = 0; i < Histogram::bins; ++i) histogram.count[i] = bins[i].get<std::int64_t>();
+  if (!bins.is_array() || bins.size() != Histogram::bins)
+    refuse(node.path, fmt::format("wanted an array of {} counts, got {}", Histogram::bins, shown(bins)));
+  for (std::size_t i = 0; i < Histogram::bins; ++i)
+    histogram.count[i] = Node{bins[i], fmt::format("{}[{}]", node.path, i)}.count();
   return histogram;
 }
 
@@ -160,14 +176,14 @@ PropertyResult property_from(const Node& node) {
   p.name = node.text("name");
   p.proves = node.text("proves");
   p.verdict = node.one_of("verdict", {"PASSED", "DIFFERENT", "FAILED", "UNDECIDED", "WAIVED", "NOT RUN"});
-  p.planned = node.whole("planned");
-  p.cases = node.whole("cases");
-  p.elements = node.whole("elements");
-  p.undecidable = node.whole("undecidable");
-  p.choices_in_doubt = node.whole("choices_in_doubt");
-  p.choices_flipped = node.whole("choices_flipped");
+  p.planned = node.count("planned");
+  p.cases = node.count("cases");
+  p.elements = node.count("elements");
+  p.undecidable = node.count("undecidable");
+  p.choices_in_doubt = node.count("choices_in_doubt");
+  p.choices_flipped = node.count("choices_flipped");
   p.flip_moves = node.number("flip_moves");
-  p.bit_equal = node.whole("bit_equal");
+  p.bit_equal = node.count("bit_equal");
   p.escape = node.number("escape");
   p.worst_ratio = ratios(node, "ratios");
   p.known_good_ratio = ratios(node, "known_good_ratios");
@@ -178,7 +194,7 @@ PropertyResult property_from(const Node& node) {
   // The views show a witness with what it shows.
   if (p.witness && !p.finding) refuse(node.path + ".finding", "the member is missing beside a witness");
   p.reason = node.text("reason");
-  p.waived = node.counts("waived");
+  p.waived = counts(node.at("waived"));
   p.notes = node.texts("notes");
   p.seconds = node.number("seconds");
   return p;
@@ -187,7 +203,7 @@ PropertyResult property_from(const Node& node) {
 Reference reference_from(const Node& node) {
   Reference reference{.name = node.text("name"),
                       .summary = node.text("summary"),
-                      .settings = node.counts("settings"),
+                      .settings = node.wholes("settings"),
                       .verdict = node.one_of("verdict", {"PASSED", "DIFFERENT", "FAILED", "UNDECIDED"}),
                       .trouble = node.text("trouble"),
                       .failures = node.texts("failures")};
@@ -198,7 +214,7 @@ Reference reference_from(const Node& node) {
 
 Coverage coverage_from(const Node& node) {
   Coverage coverage;
-  coverage.cases = node.counts("coverage");
+  coverage.cases = counts(node.at("coverage"));
   for (const auto& [key, its] : node.at("largest").members()) {
     if (key != name(DType::float32) && key != name(DType::float64)) refuse(its.path, "no dtype has this name");
     for (const auto& [symbol, extent] : its.members()) {
@@ -229,7 +245,7 @@ Lines lines_from(const Node& node) {
     for (const auto& [key, line] : its.members())
       lines[property][key] = {.candidate = line.number("candidate"),
                               .known_good = line.number("known_good"),
-                              .cases = line.whole("cases"),
+                              .cases = line.count("cases"),
                               .where = line.text("where")};
   return lines;
 }
@@ -272,7 +288,7 @@ Result result_from(const json& given) {
   result.candidate = node.text("candidate");
   result.summary = node.text("summary");
   if (node.has("recomputes")) result.recomputes = node.text("recomputes");
-  result.settings = node.counts("settings");
+  result.settings = node.wholes("settings");
   result.contract_version = node.get<int>("contract_version", "a whole number");
   result.plan_hash = node.text("plan_hash");
   result.plan_of = node.text("plan_of");

@@ -148,13 +148,14 @@ nlohmann::json to_json(const Result& result);
 // One page for a reviewer, of at most most_markdown bytes so that it fits a merge-request comment: the verdict in the
 // first line, then what was proven and how to replay. Long tables are folded, and cut where they do not fit.
 inline constexpr std::size_t most_markdown = 60'000;  // GitHub takes 65,536 characters, GitLab a million
-std::string to_markdown(const Result& result);
+// `origin` is a sentence about where the result was read from; the page says it.
+std::string to_markdown(const Result& result, const std::string& origin = "");
 
 // The same, with figures, in one file that needs no network and runs no script.
-std::string to_html(const Result& result);
+std::string to_html(const Result& result, const std::string& origin = "");
 
 // For a pipeline: a suite for every property, one for the known-wrong forms, and one for the verdict.
-std::string to_junit(const Result& result);
+std::string to_junit(const Result& result, const std::string& origin = "");
 
 // For a terminal or a log; colour only where asked.
 std::string to_text(const Result& result, bool colour);
