@@ -20,9 +20,9 @@ std::string text(double x, double y, const char* anchor, const std::string& word
 }
 
 std::string count_text(std::int64_t n) {
+  const auto many = static_cast<double>(n);
   if (n < 10'000) return fmt::format("{}", n);
-  return n < 10'000'000 ? fmt::format("{:.0f} k", static_cast<double>(n) / 1e3)
-                        : fmt::format("{:.0f} M", static_cast<double>(n) / 1e6);
+  return n < 1'000'000 ? fmt::format("{:.0f} k", many / 1e3) : fmt::format("{:.3g} M", many / 1e6);
 }
 
 // "2^-3 to 2^-2"
@@ -104,8 +104,9 @@ std::string growth_figure(const std::vector<Held>& points) {
   svg += text(left - 4, top + 6, "end", bytes_text(static_cast<std::int64_t>(most))) + text(left - 4, base, "end", "0");
   svg += text(right, base + 14, "end", fmt::format("{} {}", points.front().symbol, static_cast<std::int64_t>(widest))) +
          text(left, base + 14, "middle", "0");
-  if (!allowed.empty()) svg += fmt::format("\n<polyline class=\"allowed\" points=\"{}\"/>", allowed);
+  // Over the path: what is held is as a rule just what is declared.
   svg += fmt::format("\n<polyline class=\"path\" points=\"{}\"/>", path);
+  if (!allowed.empty()) svg += fmt::format("\n<polyline class=\"allowed\" points=\"{}\"/>", allowed);
   return svg + dots + "\n</svg>\n";
 }
 

@@ -38,7 +38,7 @@ pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6p
 .numbers b { display: block; font-size: 1.2rem; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0; font-size: .92em; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .5rem .3rem 0; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; overflow-wrap: normal; }
+th { font-weight: 600; overflow-wrap: normal; } tr.above td { border-bottom: 0; padding-bottom: 0; } td.number, th.number { text-align: right; white-space: nowrap; overflow-wrap: normal; }
 td.verdict-cell { white-space: nowrap; overflow-wrap: normal; font-weight: 600; font-size: .9em; }
 .matrix th.turned { writing-mode: vertical-rl; transform: rotate(180deg); vertical-align: bottom; padding: .3rem 0;
   font-weight: 500; font-size: .85em; white-space: nowrap; }
@@ -72,6 +72,13 @@ std::string ratio_cell(const PropertyResult& p) {
   return fmt::format("{:.3g}", p.worst());
 }
 
+// "16,166,474"
+std::string grouped(std::int64_t n) {
+  std::string digits = fmt::format("{}", n);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
 void add_head(std::string& page, const Result& result, const std::string& origin) {
   const std::string verdict(name(result.verdict));
   const std::string form = escaped(fmt::format("{}{}", result.candidate, settings_text(result.settings)));
@@ -101,8 +108,8 @@ void add_numbers(std::string& page, const Result& result) {
     page += fmt::format("<div><b>{}</b><span class=\"soft\">{}</span></div>\n", escaped(value), escaped(what));
   };
   page += "<div class=\"numbers\">\n";
-  number(fmt::format("{}", cases), "cases");
-  number(fmt::format("{}", elements), "elements compared");
+  number(grouped(cases), "cases");
+  number(grouped(elements), "elements compared");
   const auto errors = output_errors(result);
   const auto worst = std::max_element(errors.begin(), errors.end(),
                                       [](const OutputError& a, const OutputError& b) { return a.worst < b.worst; });
@@ -133,12 +140,12 @@ void add_properties(std::string& page, const Result& result) {
       facts.push_back(fmt::format("a wrong polynomial passes one free draw with a chance of at most {:.2g}", p.escape));
     for (const auto& [waiver, times] : p.waived) facts.push_back(fmt::format("{} waived {} times", waiver, times));
     page += fmt::format(
-        "<tr><td><b>{}</b><br><span class=\"soft\">{}.{}{}</span></td><td class=\"verdict-cell {}\">{}</td><td "
-        "class=\"number\">{} of {}</td><td class=\"number\">{}</td></tr>\n",
-        escaped(p.name), escaped(p.proves),
+        "<tr class=\"above\"><td><b>{}</b></td><td class=\"verdict-cell {}\">{}</td><td class=\"number\">{} of "
+        "{}</td><td "
+        "class=\"number\">{}</td></tr>\n<tr><td class=\"soft\" colspan=\"4\">{}.{}{}</td></tr>\n",
+        escaped(p.name), colour_of(p.verdict), escaped(p.verdict), p.cases, p.planned, ratio_cell(p), escaped(p.proves),
         facts.empty() ? "" : fmt::format("<br>{}", escaped(fmt::format("{}", fmt::join(facts, ", ")))),
-        p.reason.empty() ? "" : fmt::format("<br>{}", escaped(p.reason)), colour_of(p.verdict), escaped(p.verdict),
-        p.cases, p.planned, ratio_cell(p));
+        p.reason.empty() ? "" : fmt::format("<br>{}", escaped(p.reason)));
   }
   for (const std::string& property : left_out(result))
     page += fmt::format("<tr><td><b>{}</b></td><td class=\"verdict-cell doubt\">left out</td><td></td><td></td></tr>\n",

@@ -79,8 +79,9 @@ std::string ratio_cell(const PropertyResult& p) {
 }
 
 void add_head(std::string& page, const Result& result, const std::string& origin, const Room& room) {
-  page += fmt::format("# {}: {} {}{}\n\n", name(result.verdict), plain(result.kernel, room),
-                      code(result.candidate, room), plain(settings_text(result.settings), room));
+  const std::string settings = plain(settings_text(result.settings), room);
+  page += fmt::format("# {}: {} {}{}{}\n\n", name(result.verdict), plain(result.kernel, room),
+                      code(result.candidate, room), settings.empty() ? "" : " ", settings);
   std::vector<std::string> lines;
   for (const std::string& reason : result.reasons) lines.push_back(fmt::format("- {}\n", plain(reason, room)));
   if (result.reasons.empty()) lines.push_back(fmt::format("- {}\n", plain(proven_text(result), room)));
@@ -165,7 +166,7 @@ void add_reference(std::string& page, const Result& result, const Room& room) {
   if (!result.reference) return;
   const Reference& reference = *result.reference;
   page += fmt::format(
-      "## The reference\n\n{}{}: {}, by the same definition and on the candidate's cases.\n\n| property | verdict | "
+      "## The reference\n\n{} {}: {}, by the same definition and on the candidate's cases.\n\n| property | verdict | "
       "cases "
       "| worst error over bound | apart at most |\n|---|---|--:|--:|---|\n",
       code(reference.name, room), plain(settings_text(reference.settings), room), reference.verdict);
