@@ -5,6 +5,7 @@
 #include "cli/attest.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "reports/words.h"
@@ -75,8 +76,10 @@ void add_run(CLI::App& app, Options& o, bool only = true) {
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
   app.add_option("--budget", o.budget, "time at most, such as 30s, 10m or 1h");
   app.add_option("--dtype", o.dtype, "float32 or float64 alone; the verdict says so");
-  if (only)
+  if (only) {
     app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
+    app.add_option("--skip", o.skip, "properties to leave out, separated by commas; such a run is partial too");
+  }
   app.add_option("--waive", o.waive, "contract clauses to let pass, separated by commas; recorded in the verdict");
 }
 
@@ -94,7 +97,8 @@ int run(int argc, char** argv) {
   add_preset(app, o);
   app.add_flag("--forward-only", o.forward_only,
                "for a kernel that is called without gradients: none is judged, and the verdict says so");
-  app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
+  app.add_option("--report", o.report,
+                 "folder for report.md, report.html, junit.xml and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
   fractus::cli::add_sign(app, o.sign, /*subjects=*/true);
 
@@ -137,6 +141,8 @@ int run(int argc, char** argv) {
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
   fractus::cli::AttestCommands attest;
   fractus::cli::add_attest(app, attest);
+  fractus::cli::ReportOptions report_options;
+  CLI::App* report = fractus::cli::declare_report(app, report_options);
   app.require_subcommand(0, 1);
   require_values(app);
 
@@ -158,6 +164,7 @@ int run(int argc, char** argv) {
   if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
   if (const auto status = fractus::cli::run_attest(attest)) return *status;
+  if (*report) return fractus::cli::report(*report, report_options);
   return fractus::cli::verify(o);
 }
 
