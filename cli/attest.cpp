@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <ctime>
 #include <map>
@@ -152,10 +153,12 @@ std::optional<Signing> signing_from(const SignOptions& o, const std::filesystem:
                  o.envelope.empty() ? folder / "envelope.json" : std::filesystem::path(o.envelope)};
 }
 
-std::string signed_result(const Signing& signing, const Result& result, const std::function<Bytes()>& bytes) {
+std::string signed_result(const Signing& signing, const Result& result, const std::function<Bytes()>& bytes,
+                          std::int64_t last) {
   try {
     const std::int64_t issued = now();
-    return attest::signed_text(statement_of(result, bytes(), issued, issued + signing.valid_seconds), signing.key);
+    const std::int64_t expires = std::min(last, issued + signing.valid_seconds);
+    return attest::signed_text(statement_of(result, bytes(), issued, expires), signing.key);
   } catch (const std::exception& error) {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(signing.envelope, ignored)) std::filesystem::remove(signing.envelope, ignored);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,9 +33,11 @@ struct Signing {
 // UsageError, and std::runtime_error where the key or a subject cannot be used.
 std::optional<Signing> signing_from(const SignOptions& o, const std::filesystem::path& folder);
 
-// The text of the envelope. Throws where the bytes are not those that were loaded; an envelope of an earlier run is
-// then removed, since it would stand beside the report of this one.
-std::string signed_result(const Signing& signing, const Result& result, const std::function<Bytes()>& bytes);
+// The text of the envelope, which expires at `last` at the latest (seconds since 1970). Throws where the bytes are not
+// those that were loaded; an envelope of an earlier run is then removed, since it would stand beside the report of this
+// one.
+std::string signed_result(const Signing& signing, const Result& result, const std::function<Bytes()>& bytes,
+                          std::int64_t last = std::numeric_limits<std::int64_t>::max());
 
 // The commands `key` and `attest`. Declared once; `run` is absent where the line names neither of them.
 struct AttestCommands {

@@ -20,8 +20,8 @@ struct SignOptions {
 };
 
 struct Options {
-  std::string kernel, candidate, reference, recompute_of, preset = "live", dtype, only, waive, report, json, budget,
-                                                          file, folder, what;
+  std::string kernel, candidate, reference, recompute_of, preset = "live", dtype, only, skip, waive, report, json,
+                                                          budget, file, folder, what;
   std::uint64_t seed = 1;
   std::int64_t cases = 0;
   bool forward_only = false;

@@ -6,6 +6,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/gate.h"
+#include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "reports/words.h"
@@ -76,8 +77,10 @@ void add_run(CLI::App& app, Options& o, bool only = true) {
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
   app.add_option("--budget", o.budget, "time at most, such as 30s, 10m or 1h");
   app.add_option("--dtype", o.dtype, "float32 or float64 alone; the verdict says so");
-  if (only)
+  if (only) {
     app.add_option("--only", o.only, "properties, separated by commas; such a run is partial and cannot be EQUIVALENT");
+    app.add_option("--skip", o.skip, "properties to leave out, separated by commas; such a run is partial too");
+  }
   app.add_option("--waive", o.waive, "contract clauses to let pass, separated by commas; recorded in the verdict");
 }
 
@@ -95,7 +98,8 @@ int run(int argc, char** argv) {
   add_preset(app, o);
   app.add_flag("--forward-only", o.forward_only,
                "for a kernel that is called without gradients: none is judged, and the verdict says so");
-  app.add_option("--report", o.report, "folder for report.md and report.json [build/report/KERNEL-CANDIDATE]");
+  app.add_option("--report", o.report,
+                 "folder for report.md, report.html, junit.xml and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
   fractus::cli::add_sign(app, o.sign, /*subjects=*/true);
 
@@ -146,6 +150,8 @@ int run(int argc, char** argv) {
   fractus::cli::add_checkpoint(*checkpoint, c);
   fractus::cli::AttestCommands attest;
   fractus::cli::add_attest(app, attest);
+  fractus::cli::ReportOptions report_options;
+  CLI::App* report = fractus::cli::declare_report(app, report_options);
   app.require_subcommand(0, 1);
   require_values(app);
 
@@ -169,6 +175,7 @@ int run(int argc, char** argv) {
   if (*gate) return fractus::cli::gate(g);
   if (*checkpoint) return fractus::cli::checkpoint(c);
   if (const auto status = fractus::cli::run_attest(attest)) return *status;
+  if (*report) return fractus::cli::report(*report, report_options);
   return fractus::cli::verify(o);
 }
 

@@ -210,32 +210,32 @@ Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& 
   return chosen;
 }
 
-std::vector<std::string> properties_from(const std::string& text) {
-  std::vector<std::string> names = split("--only", text);
+std::vector<std::string> properties_from(const std::string& text, const std::string& option) {
+  std::vector<std::string> names = split(option, text);
   std::vector<std::string> known;
   for (const Property& property : properties()) known.push_back(property.name);
   known.emplace_back("power");
   for (const std::string& name : names)
     if (!contains(known, name)) unknown("property", name, known);
-  require_each_once("--only", names);
-  if (names == std::vector<std::string>{"power"})
+  require_each_once(option, names);
+  if (option == "--only" && names == std::vector<std::string>{"power"})
     throw UsageError(
         "--only power runs nothing against the candidate: power is measured by the cases of the other properties, so "
         "name one of them beside it, for instance --only exact,power");
   return names;
 }
 
-void require_applying(const std::vector<std::string>& properties, const Chosen& chosen) {
+void require_applying(const std::vector<std::string>& properties, const Chosen& chosen, const std::string& option) {
   for (const std::string& name : properties) {
     const Property* property = find_property(name);
     if (property == nullptr) continue;  // power
     if (!property->applies(*chosen.driver))
-      throw UsageError(fmt::format("--only: '{}' does not apply to {}", name, chosen.driver->contract->kernel));
+      throw UsageError(fmt::format("{}: '{}' does not apply to {}", option, name, chosen.driver->contract->kernel));
     if (property->of_recompute && chosen.form.recomputes.empty())
       throw UsageError(
-          fmt::format("--only: '{}' is about a form that runs another one again in its backward; say which "
+          fmt::format("{}: '{}' is about a form that runs another one again in its backward; say which "
                       "'{}' does with --recompute-of",
-                      name, chosen.form.name));
+                      option, name, chosen.form.name));
   }
 }
 

@@ -55,11 +55,12 @@ void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DTyp
 void load(Workshop& workshop, Chosen& chosen);
 
 // The properties of a list, "power" included; no text, no properties. Throws UsageError where one is unknown or stands
-// there twice, and where power stands there alone.
-std::vector<std::string> properties_from(const std::string& text);
+// there twice, and where power alone is asked for.
+std::vector<std::string> properties_from(const std::string& text, const std::string& option = "--only");
 
 // Throws UsageError where a property has nothing to say of the kernel.
-void require_applying(const std::vector<std::string>& properties, const Chosen& chosen);
+void require_applying(const std::vector<std::string>& properties, const Chosen& chosen,
+                      const std::string& option = "--only");
 
 // The form of --recompute-of beside the candidate, which then names it; none where the option is not given. Throws
 // UsageError.

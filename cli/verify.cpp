@@ -7,33 +7,19 @@
 #include "cli/attest.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
 #include "harness/judge.h"
 
 namespace fractus::cli {
-namespace {
-
-// An envelope appears together with the report that it is about.
-void write_report(const std::filesystem::path& folder, const Result& result, const std::filesystem::path& envelope,
-                  const std::string& signed_text) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw std::runtime_error(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
-  std::vector<std::pair<std::filesystem::path, std::string>> files{
-      {folder / "report.md", to_markdown(result)}, {folder / "report.json", to_json(result).dump(1) + "\n"}};
-  if (!signed_text.empty()) files.emplace_back(envelope, signed_text);
-  write_together(files);
-}
-
-}  // namespace
-
 int verify(const Options& options) {
   if (options.candidate.empty())
     throw UsageError(
         "no candidate: name one with --candidate, for instance --candidate chunked; './fractus-verify list' shows "
         "them");
-  const std::vector<std::string> only = properties_from(options.only), waived = split("--waive", options.waive);
+  const std::vector<std::string> only = properties_from(options.only), skip = properties_from(options.skip, "--skip"),
+                                 waived = split("--waive", options.waive);
   const auto dtypes = dtypes_from(options.dtype);
   JudgeSettings settings;
   if (!options.budget.empty()) settings.budget = duration_from(options.budget);
@@ -46,6 +32,7 @@ int verify(const Options& options) {
   require_waivers(waived, *chosen.driver->contract);
   std::optional<Chosen> recomputed = choose_recomputed(workshop, chosen, options.recompute_of);
   require_applying(only, chosen);
+  require_applying(skip, chosen, "--skip");
 
   PlanRequest request{.driver = chosen.driver,
                       .candidate = chosen.form,
@@ -54,6 +41,7 @@ int verify(const Options& options) {
                       .seed = options.seed,
                       .dtypes = dtypes,
                       .only = only,
+                      .skip = skip,
                       .forward_only = options.forward_only};
   std::optional<Chosen> reference;
   if (!options.reference.empty()) {
@@ -67,6 +55,7 @@ int verify(const Options& options) {
       options.report.empty()
           ? root() / "build" / "report" / file_name(fmt::format("{}-{}", plan.kernel, plan.candidate))
           : std::filesystem::path(options.report);
+  if (plan.cases.empty()) throw UsageError("--skip leaves no case to try; leave some property in the plan");
   if (plan.reference == plan.candidate && plan.reference_settings == plan.settings)
     throw UsageError(fmt::format("--reference: '{}' is the candidate itself; wanted another form, or other parameters",
                                  options.reference));
@@ -79,7 +68,7 @@ int verify(const Options& options) {
 
   ProgressLine progress;
   settings.waived = waived;
-  settings.partial = !only.empty();
+  settings.partial = !only.empty() || !skip.empty();
   settings.fixtures = root() / "fixtures" / "found";
   settings.progress = [&progress](const Progress& p) { progress(p); };
   const Result result = judge(workshop, *chosen.driver, plan, settings);

@@ -10,6 +10,7 @@
 #include "harness/explain.h"
 #include "harness/measure.h"
 #include "harness/tighter_line.h"
+#include "reports/verdict.h"
 #include "reports/words.h"
 
 namespace fractus {
@@ -106,13 +107,13 @@ class Run {
       else
         put_to(*living_[from + i - line], property, expectation);
     });
-    for (const auto& one : living_) one->line.known_good(shown.line);
+    for (const auto& one : living_) one->line.known_good(c.property, shown.line);
     result_.complaints.insert(result_.complaints.end(), shown.complaints.begin(), shown.complaints.end());
     std::erase_if(living_, [](const auto& one) { return one->tried->finding.has_value(); });
   }
 
   void conclude(Living& one) {
-    const std::vector<Quarantine> quarantines = one.line.exceeded();
+    const std::vector<Quarantine> quarantines = exceeded(one.line.lines());
     one.tried->verdict = quarantines.empty() && !result_.out_of_budget ? Verdict::equivalent : Verdict::undecided;
     if (!quarantines.empty()) {
       one.tried->property = quarantines.front().property;

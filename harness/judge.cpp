@@ -13,13 +13,12 @@
 #include "harness/measure.h"
 #include "harness/trailing.h"
 #include "properties/cases.h"
+#include "reports/verdict.h"
 #include "reports/words.h"
 
 namespace fractus {
 namespace {
 
-// Above this share of elements without a bound a property has not been tried in earnest.
-constexpr double most_undecidable = 0.25;
 // By how much the known-good and known-wrong forms may be behind, in elements of input: it bounds the memory of what
 // waits, about 100 bytes an element.
 constexpr std::size_t most_waiting = 4'000'000;
@@ -30,6 +29,11 @@ void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcom
     double& worst = ratios[fmt::format("{} {}", name(dtype), tensor)];
     worst = std::max(worst, ratio);
   }
+}
+
+void add_histograms(std::map<std::string, Histogram>& histograms, DType dtype, const Outcome& outcome) {
+  for (const auto& [tensor, histogram] : outcome.histogram)
+    histograms[fmt::format("{} {}", name(dtype), tensor)].add(histogram);
 }
 
 std::vector<PropertyResult> planned(const Plan& plan) {
@@ -63,12 +67,15 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   record.bit_equal += outcome.bit_equal;
   if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
   if (!outcome.note.empty() && !contains(record.notes, outcome.note)) record.notes.push_back(outcome.note);
+  record.held.insert(record.held.end(), outcome.held.begin(), outcome.held.end());
+  const bool lets_pass = outcome.finding && contains(waived, outcome.finding->waiver);
   if (!outcome.finding)
     add_ratios(record.worst_ratio, expectation.of().dtype, outcome);
-  else if (contains(waived, outcome.finding->waiver))
+  else if (lets_pass)
     ++record.waived[outcome.finding->waiver];
   else
     record.finding = outcome.finding;
+  if (!lets_pass) add_histograms(record.histogram, expectation.of().dtype, outcome);
   return outcome;
 }
 
@@ -105,7 +112,7 @@ class Run {
       run_case(plan_.cases[i]);
     }
     join_others();
-    conclude();
+    complete();
     return std::move(result_);
   }
 
@@ -178,15 +185,13 @@ class Run {
         double& worst = of(property).known_good_ratio[tensor];
         worst = std::max(worst, ratio);
       }
-      line_.known_good(shown.line);
+      line_.known_good(property, shown.line);
       result_.shared_edges.insert(shown.edges.begin(), shown.edges.end());  // the first of each form
-      // A reference that breaks its own contract is a finding of ours, and no basis for any verdict.
-      distrusted_ = distrusted_ || !shown.complaints.empty();
-      result_.reasons.insert(result_.reasons.end(), shown.complaints.begin(), shown.complaints.end());
+      result_.complaints.insert(result_.complaints.end(), shown.complaints.begin(), shown.complaints.end());
     }
   }
 
-  void conclude() {
+  void complete() {
     result_.kernel = plan_.kernel;
     result_.candidate = plan_.candidate;
     result_.recomputes = plan_.recomputes;
@@ -194,6 +199,8 @@ class Run {
     result_.settings = plan_.settings;
     result_.contract_version = plan_.contract_version;
     result_.plan_hash = plan_.hash;
+    result_.plan_of = plan_.plan_of;
+    result_.plan_properties = plan_.plan_properties;
     result_.seed = plan_.generation.seed;
     result_.preset = plan_.preset;
     for (DType dtype : plan_.generation.dtypes) result_.dtypes.emplace_back(name(dtype));
@@ -210,39 +217,28 @@ class Run {
     result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
     result_.machine = machine_of_run();
     result_.candidate_output = candidate_.output_tail();
-    for (const auto& [property, reason] : line_.exceeded()) of(property).reason = reason;
-    for (PropertyResult& record : result_.properties) settle(record);
-    if (result_.reference) conclude_reference(*result_.reference);
-    decide();
+    result_.lines = line_.lines();
+    result_.trouble = candidate_.form().trouble;
+    if (block_too_large())
+      result_.unfit =
+          fmt::format("no sequence of the plan fills a block of {}; the largest block that it can fill is {}",
+                      plan_.settings.at("block"), plan_.generation.block);
+    if (out_of_budget_)
+      result_.cut =
+          fmt::format("the budget of {} was spent before the plan was through", time_text(settings_.budget.count()));
+    if (result_.reference) complete_reference(*result_.reference);
+    conclude(result_);
     result_.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
                                   fmt::gmtime(std::time(nullptr) - static_cast<std::time_t>(seconds_since(start_))));
     result_.seconds = seconds_since(start_);
   }
 
-  // The verdict of one property, from what was counted.
-  void settle(PropertyResult& record) {
-    if (record.elements > 0 &&
-        static_cast<double>(record.undecidable) > most_undecidable * static_cast<double>(record.elements))
-      record.reason = fmt::format("{} of {} elements have no bound", record.undecidable, record.elements);
-    if (record.finding)
-      record.verdict = record.finding->broken ? "FAILED" : "DIFFERENT";
-    else if (record.cases < record.planned)
-      record.verdict = record.cases == 0 ? "NOT RUN" : "UNDECIDED";
-    else if (!record.reason.empty())
-      record.verdict = "UNDECIDED";
-    else if (!record.waived.empty())
-      record.verdict = "WAIVED";
-    else
-      record.verdict = "PASSED";
-    if (record.cases < record.planned && !record.finding && record.reason.empty())
-      record.reason = fmt::format("{} of {} cases were run", record.cases, record.planned);
-  }
-
-  void conclude_reference(Reference& reference) {
+  void complete_reference(Reference& reference) {
     const FormInfo& form = reference_->form();
     reference.name = plan_.reference;
     reference.summary = form.summary;
     reference.settings = plan_.reference_settings;
+    reference.trouble = form.trouble;
     if (!form.trouble.empty())
       reference.failures.push_back(fmt::format("the reference '{}' cannot be used: {}", form.name, form.trouble));
     for (PropertyResult& record : reference.properties) {
@@ -254,80 +250,8 @@ class Run {
                                                  record.name, label(record.witness->smallest), record.finding->text,
                                                  replay.empty() ? "" : "; " + replay));
       }
-      settle(record);
     }
-    const auto any = [&](const std::string& verdict) {
-      return std::any_of(reference.properties.begin(), reference.properties.end(),
-                         [&](const PropertyResult& record) { return record.verdict == verdict; });
-    };
-    reference.verdict = !form.trouble.empty() || any("FAILED") ? "FAILED"
-                        : any("DIFFERENT")                     ? "DIFFERENT"
-                        : any("UNDECIDED") || any("NOT RUN")   ? "UNDECIDED"
-                                                               : "PASSED";
     reference.output = reference_->output_tail();
-  }
-
-  // The worst fact decides: a broken run before other numbers, those before doubt about the run itself, that before
-  // doubt about the numbers.
-  void decide() {
-    if (!candidate_.form().trouble.empty()) {
-      result_.verdict = Verdict::failed;
-      result_.reasons = {candidate_.form().trouble};
-      return;
-    }
-    if (block_too_large()) {
-      result_.verdict = Verdict::mistrusted;
-      result_.reasons = {
-          fmt::format("no sequence of the plan fills a block of {}; the largest block that it can fill is {}",
-                      plan_.settings.at("block"), plan_.generation.block)};
-      return;
-    }
-    Verdict verdict = Verdict::equivalent;
-    const auto raise = [&](Verdict to, const std::string& reason) {
-      static constexpr Verdict order[] = {Verdict::equivalent, Verdict::undecided, Verdict::mistrusted,
-                                          Verdict::different, Verdict::failed};
-      const auto rank = [](Verdict v) { return std::find(std::begin(order), std::end(order), v); };
-      if (rank(to) > rank(verdict)) verdict = to;
-      if (!reason.empty()) result_.reasons.push_back(reason);
-    };
-    for (const PropertyResult& record : result_.properties) {
-      if (record.finding)
-        raise(record.finding->broken ? Verdict::failed : Verdict::different,
-              fmt::format("{}: {}", record.name, record.finding->text));
-      else if (!record.reason.empty())
-        raise(Verdict::undecided, fmt::format("{}: {}", record.name, record.reason));
-    }
-    // Nobody can replace a form that is wrong itself, however right the candidate is.
-    if (result_.reference)
-      for (const std::string& failure : result_.reference->failures) raise(Verdict::mistrusted, failure);
-    if (verdict == Verdict::different || verdict == Verdict::failed) {
-      result_.verdict = verdict;
-      return;
-    }
-    if (distrusted_) raise(Verdict::mistrusted, "");
-    if (result_.reference)
-      for (const PropertyResult& record : result_.reference->properties)
-        if (record.verdict == "UNDECIDED" && record.cases == record.planned)
-          raise(Verdict::undecided, fmt::format("{} of the reference: {}", record.name, record.reason));
-    if (out_of_budget_)
-      raise(Verdict::undecided,
-            fmt::format("the budget of {} was spent before the plan was through", time_text(settings_.budget.count())));
-    if (result_.partial)
-      raise(Verdict::undecided, fmt::format("partial: only {} was asked for; nothing wrong was found in it",
-                                            fmt::join(plan_.properties, ", ")));
-    else if (!out_of_budget_) {
-      if (const auto missing = result_.coverage.missing(); !missing.empty())
-        raise(Verdict::mistrusted, fmt::format("the plan covered too little: no case of {}", fmt::join(missing, ", ")));
-      std::vector<std::string> survivors;
-      for (const Kill& kill : result_.kills)
-        if (!kill.killed) survivors.push_back(kill.form);
-      if (result_.power_measured && !survivors.empty())
-        raise(Verdict::mistrusted, fmt::format("the plan does not see {} known-wrong form(s): {}", survivors.size(),
-                                               fmt::join(survivors, ", ")));
-      if (result_.power_measured && result_.kills.empty())
-        raise(Verdict::mistrusted, "no known-wrong form measured what the plan can see");
-    }
-    result_.verdict = verdict;
   }
 
   const Driver& driver_;
@@ -341,7 +265,7 @@ class Run {
   std::optional<Attached> reference_;                 // it and its records are the others' until they have ended
   bool reference_goes_on_ = false;
   Clock::time_point start_ = Clock::now();
-  bool stopped_ = false, out_of_budget_ = false, distrusted_ = false;
+  bool stopped_ = false, out_of_budget_ = false;
   bool others_out_of_budget_ = false;  // theirs until they have ended
   Trailing others_{most_waiting};      // last, so that its thread ends before what it works on
 };

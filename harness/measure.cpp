@@ -147,8 +147,11 @@ std::vector<Kill> Measure::kills() const {
   return list;
 }
 
-std::int64_t Measure::backward_alone() const {
-  return std::count_if(wrong_.begin(), wrong_.end(), [](const Wrong& wrong) { return wrong.backward_alone; });
+std::vector<std::string> Measure::backward_alone() const {
+  std::vector<std::string> names;
+  for (const Wrong& wrong : wrong_)
+    if (wrong.backward_alone) names.push_back(wrong.kill.form);
+  return names;
 }
 
 }  // namespace fractus

@@ -36,8 +36,9 @@ class Measure {
   // of the gradients alone where the plan wants none. False where `out_of_time` cut it short.
   bool finish(const std::function<bool()>& out_of_time);
 
-  std::vector<Kill> kills() const;      // without those
-  std::int64_t backward_alone() const;  // known-wrong forms whose gradients alone are wrong, found in finish()
+  std::vector<Kill> kills() const;  // without those
+  std::vector<std::string> backward_alone()
+      const;  // known-wrong forms whose gradients alone are wrong, found in finish()
 
  private:
   struct Wrong {

@@ -72,7 +72,9 @@ Case without_gradients(Case c) {
   return c;
 }
 
-Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
+namespace {
+
+Plan complete_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
   Plan plan;
   plan.kernel = request.driver->contract->kernel;
   plan.contract_version = request.driver->contract->version;
@@ -93,16 +95,12 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
                      .draws = request.preset == "live" ? 40 : 12,
                      .forward_only = request.forward_only};
 
-  const auto wanted = [&](const std::string& property) {
-    return request.only.empty() || contains(request.only, property);
-  };
   const bool recomputes = !plan.recomputes.empty() && !request.forward_only;
   std::uint64_t salt = request.seed;
   for (const Property& property : properties()) {
     // What is not asked of this form changes none of its plan.
     if (!property.applies(*request.driver) || (property.of_recompute && !recomputes)) continue;
     salt = salt * 6364136223846793005u + 1442695040888963407u;
-    if (!wanted(property.name)) continue;
     plan.properties.push_back(property.name);
     std::vector<Case> cases = alternating(property.plan(*request.driver, plan.generation));
     rc::Random random(salt);
@@ -118,12 +116,11 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
     for (const Case& c : std::exchange(plan.cases, {})) {
       if (!c.cotangents.empty()) plan.with_backward.push_back(c);
       // No other property has the training run's shape.
-      if (c.property != "gradients" || (c.dims == request.driver->live && contains(plan.properties, "rounding")))
-        plan.cases.push_back(without_gradients(c));
+      if (c.property != "gradients" || c.dims == request.driver->live) plan.cases.push_back(without_gradients(c));
     }
     std::erase(plan.properties, "gradients");
   }
-  if (wanted("power")) plan.properties.emplace_back("power");
+  plan.properties.emplace_back("power");
 
   for (const FormInfo& form : forms) {
     if (form.kernel != plan.kernel) continue;
@@ -135,6 +132,25 @@ Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
     if (form.role == "wrong" && measures && form.name != plan.candidate) plan.known_wrong.push_back(form.name);
     if (form.role == "reference" || (form.role == "candidate" && admitted)) plan.known_good.push_back(form.name);
   }
+  plan.hash = plan.plan_of = hash_of(plan);
+  plan.plan_properties = plan.properties;
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms) {
+  Plan plan = complete_plan(request, forms);
+  const auto wanted = [&](const std::string& property) {
+    return (request.only.empty() || contains(request.only, property)) && !contains(request.skip, property);
+  };
+  std::erase_if(plan.properties, [&](const std::string& property) { return !wanted(property); });
+  std::erase_if(plan.cases, [&](const Case& c) { return !wanted(c.property); });
+  // Where no gradient is wanted, the cases of its property belong with those of rounding, which the training run's
+  // shape went to.
+  std::erase_if(plan.with_backward, [&](const Case& c) {
+    return !wanted(c.property) && !(c.property == "gradients" && wanted("rounding"));
+  });
   if (!wanted("power")) plan.known_wrong.clear();
   plan.hash = hash_of(plan);
   return plan;

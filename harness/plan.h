@@ -27,6 +27,8 @@ struct Plan {
   std::vector<Case> cases;
   std::vector<Case> with_backward;  // what the same plan would hold beside, were gradients wanted; empty where they are
   std::string hash;                 // SHA-256 of all of the above, hex
+  std::string plan_of;              // the hash of the complete plan that this is, or is a shard of
+  std::vector<std::string> plan_properties;  // of that plan
 };
 
 struct PlanRequest {
@@ -37,6 +39,7 @@ struct PlanRequest {
   std::uint64_t seed = 0;
   std::vector<DType> dtypes{DType::float32, DType::float64};
   std::vector<std::string> only;  // properties; empty: all
+  std::vector<std::string> skip;  // properties of these that are left out
   bool forward_only = false;      // the kernel is called where no gradient is wanted
   // A second form that is judged on the same cases. It changes nothing else of the plan: the candidate's verdict must
   // not depend on what it is held against.
@@ -47,7 +50,8 @@ struct PlanRequest {
 // The same values, put to a kernel that is called without gradients.
 Case without_gradients(Case c);
 
-// The same request, forms and build give the same plan, bit for bit.
+// The same request, forms and build give the same plan, bit for bit. With `only` or `skip` it is a shard: the cases and
+// the measures that the complete plan has for these properties, so that shards of one plan add up to it.
 Plan make_plan(const PlanRequest& request, const std::vector<FormInfo>& forms);
 
 // The form that the plan is for, with what it runs again, as the workshop that has loaded it knows it.

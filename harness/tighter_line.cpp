@@ -9,8 +9,6 @@
 namespace fractus {
 namespace {
 
-constexpr double quarantine_factor = 4;
-constexpr int quarantine_cases = 10;  // fewer have no worst worth the name
 constexpr std::size_t most_elements_for_all = 20'000;
 constexpr std::int64_t most_steps_for_all = 192;
 
@@ -19,28 +17,19 @@ constexpr std::int64_t most_steps_for_all = 192;
 void TighterLine::draw(const Driver& driver, const Case& c, const Outcome& candidate) {
   if (!on_line(driver, c)) return;
   for (const auto& [tensor, ratio] : candidate.worst_ratio) {
-    Line& line = lines_[line_key(driver, tensor, c)];
+    Line& line = lines_[c.property][line_key(driver, tensor, c)];
     ++line.cases;
     if (ratio <= line.candidate) continue;
     line.candidate = ratio;
-    line.property = c.property;
     line.where = label(c);
   }
 }
 
-void TighterLine::known_good(const std::map<std::string, double>& worst_ratio) {
-  for (const auto& [key, ratio] : worst_ratio) lines_[key].known_good = std::max(lines_[key].known_good, ratio);
-}
-
-std::vector<Quarantine> TighterLine::exceeded() const {
-  std::vector<Quarantine> all;
-  for (const auto& [key, line] : lines_)
-    if (line.cases >= quarantine_cases && line.known_good > 0 && line.candidate > quarantine_factor * line.known_good)
-      all.push_back({line.property,
-                     fmt::format("quarantined: {} reaches {:.3g} of its bound, the known-good forms {:.3g} on the same "
-                                 "{} cases; its worst is at {}",
-                                 key, line.candidate, line.known_good, line.cases, line.where)});
-  return all;
+void TighterLine::known_good(const std::string& property, const std::map<std::string, double>& worst_ratio) {
+  for (const auto& [key, ratio] : worst_ratio) {
+    Line& line = lines_[property][key];
+    line.known_good = std::max(line.known_good, ratio);
+  }
 }
 
 bool sets_line(const Property& property, const Expectation& expectation) {

@@ -7,28 +7,18 @@
 #include <vector>
 
 #include "properties/property.h"
+#include "reports/result.h"
 
 namespace fractus {
-
-struct Quarantine {
-  std::string property, reason;
-};
 
 class TighterLine {
  public:
   void draw(const Driver& driver, const Case& c, const Outcome& candidate);
-  void known_good(const std::map<std::string, double>& worst_ratio);  // Shown::line
-  std::vector<Quarantine> exceeded() const;
+  void known_good(const std::string& property, const std::map<std::string, double>& worst_ratio);  // Shown::line
+  const Lines& lines() const { return lines_; }
 
  private:
-  // Of one tensor over sequences of one length. The bound of a short sequence is a few roundings wide and right forms
-  // come near it; that of a long one is hardly used, so the two have lines of their own.
-  struct Line {
-    double candidate = 0, known_good = 0;
-    int cases = 0;
-    std::string property, where;  // of the candidate's worst
-  };
-  std::map<std::string, Line> lines_;  // by "tensor size"
+  Lines lines_;
 };
 
 // Whether the known-good forms run the case: beyond a size and length the quadratic reference, and the one that goes

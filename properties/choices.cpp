@@ -38,6 +38,7 @@ rc::Gen<Case> random(const Driver& driver, const PlanSettings& settings) {
 
 Outcome check(Expectation& expectation, const Subject& subject) {
   Outcome outcome = call_and_compare(expectation, subject, call_of(expectation, subject));
+  outcome.histogram.clear();
   outcome.worst_ratio.clear();  // most of these rows are decided, and their ratios follow the few that are not
   return outcome;
 }

@@ -47,6 +47,7 @@ Finding element_finding(const std::string& kind, const oracle::ExpectedTensor& e
 void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTensor& tensor,
                     const oracle::ExpectedTensor& either, const std::vector<double>& got, Outcome& outcome) {
   double worst = 0;
+  Histogram& histogram = outcome.histogram[tensor.name];
   std::optional<std::size_t> worst_at;
   double worst_different = -1;
   for (std::size_t i = 0; i < tensor.value.size(); ++i) {
@@ -63,7 +64,11 @@ void compare_tensor(const oracle::Expected& expected, const oracle::ExpectedTens
     if (judgement.verdict == oracle::Verdict::undecidable) ++outcome.undecidable;
     // Where there is room for a choice that the outputs do not tell, the ratio may be of the other one.
     const bool untold = !expected.room.empty() && either.tolerance[i] > tensor.tolerance[i];
-    if (judgement.verdict == oracle::Verdict::equal && !untold) worst = std::max(worst, judgement.ratio);
+    if (judgement.verdict == oracle::Verdict::equal && !untold) {
+      worst = std::max(worst, judgement.ratio);
+      histogram.add(judgement.ratio);
+    }
+    if (judgement.verdict == oracle::Verdict::different) histogram.add(judgement.ratio);
     if (judgement.verdict == oracle::Verdict::different && judgement.ratio > worst_different) {
       worst_different = judgement.ratio;
       worst_at = i;
@@ -251,6 +256,7 @@ std::optional<Finding> differ(const Answer& first, const Answer& second, const s
 void merge(Outcome& a, Outcome b) {
   if (!a.finding) a.finding = std::move(b.finding);
   for (const auto& [tensor, ratio] : b.worst_ratio) a.worst_ratio[tensor] = std::max(a.worst_ratio[tensor], ratio);
+  for (const auto& [tensor, histogram] : b.histogram) a.histogram[tensor].add(histogram);
   a.elements += b.elements;
   a.undecidable += b.undecidable;
   a.choices_in_doubt += b.choices_in_doubt;

@@ -54,6 +54,7 @@ Outcome check(Expectation& expectation, const Subject& subject) {
   const Answer answer = subject.call(call_of(expectation, subject));
   if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   Outcome outcome = compare(expectation, answer);
+  outcome.histogram.clear();
   outcome.worst_ratio.clear();  // these inputs hardly round: their ratios say nothing of ordinary ones
   demand_exact(expectation, answer, outcome);
   if (!outcome.finding) outcome.escape = expectation.problem().escape;

@@ -2,6 +2,7 @@
 // over holds nothing. Tensors are counted by the worker's allocator, so their figure is the same on every run; memory
 // from anywhere else shows in the process's resident size, with the allowance that a process needs for itself.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -62,6 +63,15 @@ Finding too_much(std::string text, std::int64_t got, std::int64_t allowed) {
   return finding;
 }
 
+// A size of a series: the extent of `symbol` grows in it, the others stand in its name.
+Held held_at(const std::string& what, Dims dims, const std::string& symbol, std::int64_t bytes,
+             std::optional<std::int64_t> allowed) {
+  Held held{.symbol = symbol, .extent = dims.at(symbol), .bytes = bytes, .allowed = allowed};
+  dims.erase(symbol);
+  held.series = dims.empty() ? what : fmt::format("{}, {}", what, text_of(dims));
+  return held;
+}
+
 // The second call of a process of its own: the first has brought in what every call needs.
 Outcome check_peak(Expectation& expectation, const Subject& subject) {
   const Case& c = expectation.of();
@@ -75,6 +85,7 @@ Outcome check_peak(Expectation& expectation, const Subject& subject) {
     if (auto finding = trouble(answer)) return {.finding = std::move(finding)};
   const Answer& answer = answers.back();
 
+  const auto item = static_cast<std::int64_t>(item_size(c.dtype));
   Outcome outcome;
   const auto [declared, timed_out, why_not] = subject.declared_elements(c.dims);
   if (!why_not.empty()) {
@@ -83,12 +94,14 @@ Outcome check_peak(Expectation& expectation, const Subject& subject) {
                        .broken = true};
     return outcome;
   }
+  if (const std::string& symbol = expectation.driver().growing_symbol; !symbol.empty())
+    outcome.held = {held_at("forward", c.dims, symbol, answer.peak_extra_bytes,
+                            declared ? std::optional(*declared * item) : std::nullopt)};
   if (!declared) {
     outcome.note = fmt::format("holds {} bytes beside inputs and outputs at {}; nothing is declared",
                                answer.peak_extra_bytes, label(c));
     return outcome;
   }
-  const auto item = static_cast<std::int64_t>(item_size(c.dtype));
   const std::int64_t allowed = *declared * item;
   outcome.note = fmt::format("holds {} bytes beside inputs and outputs, {} declared", answer.peak_extra_bytes, allowed);
   std::int64_t outputs = 0;
@@ -160,6 +173,10 @@ Outcome check_flat(Expectation& expectation, const Subject& subject) {
   outcome.note =
       fmt::format("{} holds {} bytes beside inputs, outputs and gradients at {}, {} at {}",
                   backward ? "forward and backward" : "the forward", small, text_of(few), large, text_of(c.dims));
+  std::string what = backward ? "forward and backward" : "forward alone";
+  if (!c.frozen.empty()) what += fmt::format(" without d{}", fmt::join(c.frozen, ","));
+  outcome.held = {held_at(what, few, flat->symbol, small, std::nullopt),
+                  held_at(what, c.dims, flat->symbol, large, small + allowed)};
   if (large - small > allowed)
     outcome.finding =
         too_much(fmt::format("{}; {} allows {} bytes more", outcome.note, flat->text, allowed), large - small, allowed);

@@ -17,6 +17,7 @@
 #include "contracts/call.h"
 #include "properties/case.h"
 #include "properties/driver.h"
+#include "properties/histogram.h"
 
 namespace fractus {
 
@@ -50,10 +51,22 @@ struct Finding {
   double expected = 0, radius = 0, tolerance = 0, got = 0;
 };
 
+// What a form held at one size.
+struct Held {
+  std::string series;  // sizes of one series differ in one extent alone: "forward, G 2 D 16"
+  std::string symbol;  // that extent, and its value
+  std::int64_t extent = 0;
+  std::int64_t bytes = 0;
+  std::optional<std::int64_t> allowed;  // what the form declares, or the contract bounds, where either does
+
+  bool operator==(const Held&) const = default;
+};
+
 // What one check of one case saw.
 struct Outcome {
   std::optional<Finding> finding;
-  std::map<std::string, double> worst_ratio;  // by tensor: error over tolerance, elements with a bound only
+  std::map<std::string, double> worst_ratio;   // by tensor: error over tolerance, elements with a bound only
+  std::map<std::string, Histogram> histogram;  // by tensor: the same of every such element
   std::int64_t elements = 0;
   std::int64_t undecidable = 0;
   std::int64_t choices_in_doubt = 0;
@@ -61,6 +74,7 @@ struct Outcome {
   double flip_moves = 0;             // oracle::Expected::flip_moves, the largest
   std::int64_t bit_equal = 0;        // elements demanded, and found, equal to the last bit
   std::optional<double> escape;      // Problem::escape, of what was found bit-equal
+  std::vector<Held> held;            // memory, at the sizes of the case
   std::string note;                  // a measured fact worth a line in the report
 };
 

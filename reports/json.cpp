@@ -20,6 +20,31 @@ json numbers(const std::map<std::string, double>& ratios) {
   return object;
 }
 
+json histograms(const std::map<std::string, Histogram>& by_tensor) {
+  json object = json::object();
+  for (const auto& [key, histogram] : by_tensor) object[key] = histogram.count;
+  return object;
+}
+
+json to_json(const Held& held) {
+  return {{"series", held.series},
+          {"symbol", held.symbol},
+          {"extent", held.extent},
+          {"bytes", held.bytes},
+          {"allowed", held.allowed ? json(*held.allowed) : json()}};
+}
+
+json lines_of(const Lines& lines) {
+  json object = json::object();
+  for (const auto& [property, its] : lines)
+    for (const auto& [key, line] : its)
+      object[property][key] = {{"candidate", number(line.candidate)},
+                               {"known_good", number(line.known_good)},
+                               {"cases", line.cases},
+                               {"where", line.where}};
+  return object;
+}
+
 json to_json(const Witness& witness) {
   return {{"found", witness.found},
           {"smallest", witness.smallest},
@@ -37,17 +62,20 @@ json to_json(const PropertyResult& p) {
          {"worst_ratio", number(p.worst())},
          {"ratios", numbers(p.worst_ratio)},
          {"known_good_ratios", numbers(p.known_good_ratio)},
+         {"histograms", histograms(p.histogram)},
          {"elements", p.elements},
          {"undecidable", p.undecidable},
          {"choices_in_doubt", p.choices_in_doubt},
          {"choices_flipped", p.choices_flipped},
          {"flip_moves", number(p.flip_moves)},
          {"bit_equal", p.bit_equal},
-         {"escape", p.escape},
+         {"escape", number(p.escape)},
          {"waived", p.waived},
          {"notes", p.notes},
          {"reason", p.reason},
-         {"seconds", p.seconds}};
+         {"seconds", number(p.seconds)}};
+  j["held"] = json::array();
+  for (const Held& held : p.held) j["held"].push_back(to_json(held));
   if (p.finding) j["finding"] = to_json(*p.finding);
   if (p.witness) j["witness"] = to_json(*p.witness);
   return j;
@@ -60,8 +88,14 @@ json to_json(const Result& result, const Reference& reference) {
     properties.back()["apart"] = numbers(apart(result.properties[i], reference.properties[i]));
   }
   const auto most = apart(result);
-  return {{"name", reference.name},         {"settings", reference.settings},         {"verdict", reference.verdict},
-          {"failures", reference.failures}, {"apart", most ? number(*most) : json()}, {"properties", properties},
+  return {{"name", reference.name},
+          {"summary", reference.summary},
+          {"settings", reference.settings},
+          {"verdict", reference.verdict},
+          {"trouble", reference.trouble},
+          {"failures", reference.failures},
+          {"apart", most ? number(*most) : json()},
+          {"properties", properties},
           {"output", reference.output}};
 }
 
@@ -80,7 +114,8 @@ json mutants_of(const Result& result) {
                      {"case", kill.where}});
   }
   return {{"measured", result.power_measured},
-          {"backward_alone", result.backward_alone},
+          {"backward_alone", result.backward_alone.size()},
+          {"backward_alone_forms", result.backward_alone},
           {"killed", killed},
           {"total", result.kills.size()},
           {"survivors", survivors},
@@ -99,6 +134,7 @@ json to_json(const Finding& finding) {
           {"tensor", finding.tensor},
           {"text", finding.text},
           {"broken", finding.broken},
+          {"waiver", finding.waiver},
           {"index", finding.index},
           {"expected", number(finding.expected)},
           {"radius", number(finding.radius)},
@@ -109,14 +145,19 @@ json to_json(const Finding& finding) {
 json to_json(const Result& result) {
   json largest = json::object();
   for (const auto& [dtype, dims] : result.coverage.largest) largest[std::string(name(dtype))] = dims;
-  json j{{"format", "fractus-verify result 1"},
+  json j{{"format", result_format},
          {"verdict", name(result.verdict)},
          {"reasons", result.reasons},
          {"kernel", result.kernel},
          {"candidate", result.candidate},
+         {"summary", result.summary},
          {"settings", result.settings},
          {"contract_version", result.contract_version},
          {"plan_hash", result.plan_hash},
+         {"plan_of", result.plan_of},
+         {"plan_properties", result.plan_properties},
+         {"left_out", left_out(result)},
+         {"shards", result.shards},
          {"seed", result.seed},
          {"preset", result.preset},
          {"dtypes", result.dtypes},
@@ -128,13 +169,18 @@ json to_json(const Result& result) {
          {"waiver_uses", waiver_uses(result)},
          {"known_good", result.known_good},
          {"shared_edges", result.shared_edges},
+         {"trouble", result.trouble},
+         {"unfit", result.unfit},
+         {"complaints", result.complaints},
+         {"cut", result.cut},
+         {"lines", lines_of(result.lines)},
          {"coverage", result.coverage.cases},
          {"largest", largest},
          {"mutants", mutants_of(result)},
          {"machine", result.machine},
          {"candidate_output", result.candidate_output},
          {"started", result.started},
-         {"seconds", result.seconds}};
+         {"seconds", number(result.seconds)}};
   if (!result.recomputes.empty()) j["recomputes"] = result.recomputes;
   j["properties"] = json::array();
   for (const PropertyResult& property : result.properties) j["properties"].push_back(to_json(property));

@@ -1,200 +1,287 @@
+// The page for a merge request. CommonMark with GitHub's tables; what a candidate says stays text, and the page is
+// short enough for a comment whatever it says.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "reports/facts.h"
 #include "reports/result.h"
 #include "reports/words.h"
 
 namespace fractus {
 namespace {
 
-// Text of a candidate may hold anything: in a table cell a bar or a line break would end the cell, elsewhere a tag, a
-// link or a code span would become one.
-std::string cell(const std::string& text) {
+// How much of a result goes on the page.
+struct Room {
+  std::size_t rows;  // of a table or a list
+  std::size_t text;  // bytes of one text
+};
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+// Text of a candidate may hold anything: in a table cell a bar or a line break would end the cell, at the start of a
+// line a number would make a list, elsewhere a tag, a link, a code span or a call of somebody's name (@all) would
+// become one. A backslash keeps any of the characters that do this what it is.
+std::string plain(std::string_view text, const Room& room) {
+  std::string shown = visible(clipped(text, room.text));
+  shown.erase(0, shown.find_first_not_of(' '));
+  const std::size_t digits = std::min(shown.find_first_not_of("0123456789"), shown.size());
   std::string safe;
-  for (const char c : text) {
-    if (std::string_view("|`[]\\").find(c) != std::string_view::npos) safe += '\\';
-    if (c == '<')
-      safe += "&lt;";
-    else
-      safe += c == '\n' || c == '\r' ? ' ' : c;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const char c = shown[i], before = i > 0 ? shown[i - 1] : ' ', after = i + 1 < shown.size() ? shown[i + 1] : ' ';
+    const auto one_of = [c](std::string_view characters) { return characters.find(c) != std::string_view::npos; };
+    const bool begins = (i == 0 && one_of("+-=")) || (i > 0 && i == digits && one_of(".)"));
+    const bool links = (c == ':' && after == '/') || (c == '.' && i >= 3 && shown.compare(i - 3, 3, "www") == 0);
+    if (begins || links || one_of("\\`*[]<>|~&@$!#") || (c == '_' && !(is_word(before) && is_word(after))))
+      safe += '\\';
+    safe += c;
   }
   return safe;
 }
 
-std::string ratios(const std::map<std::string, double>& by_tensor) {
+// A code span that no backtick inside it can end. GitHub's tables end a cell at a bar even there, unless a backslash
+// stands before it.
+std::string code(std::string_view text, const Room& room, bool in_table = false) {
+  const std::string shown = visible(clipped(text, room.text));
+  std::size_t longest = 0, run = 0;
+  for (const char c : shown) longest = std::max(longest, run = c == '`' ? run + 1 : 0);
+  const std::string fence(longest + 1, '`');
+  const bool padded = longest > 0 || shown.empty();
+  std::string inside;
+  for (const char c : shown) inside += in_table && c == '|' ? std::string("\\|") : std::string(1, c);
+  return fmt::format("{}{}{}{}{}", fence, padded ? " " : "", inside, padded ? " " : "", fence);
+}
+
+// Behind a line that opens it. A blank line before and behind lets CommonMark read what is inside as Markdown.
+std::string folded(const std::string& summary, const std::string& body) {
+  return fmt::format("<details>\n<summary>{}</summary>\n\n{}\n</details>\n\n", escaped(summary), body);
+}
+
+// At most the rows that there is room for.
+std::string rows(const std::vector<std::string>& lines, const Room& room, const std::string& more) {
   std::string text;
-  for (const auto& [tensor, ratio] : by_tensor)
-    text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", tensor, ratio);
-  return text.empty() ? "-" : text;
-}
-
-std::string ratios_or_bits(const PropertyResult& p) {
-  return p.worst_ratio.empty() && p.bit_equal > 0 ? fmt::format("{} elements bit-equal", p.bit_equal)
-                                                  : ratios(p.worst_ratio);
-}
-
-// As the command line names it.
-std::string spelling(const std::string& form, const std::map<std::string, std::int64_t>& settings) {
-  std::string text = form;
-  for (const auto& [parameter, value] : settings)
-    text += fmt::format("{}{}={}", text == form ? ":" : ",", parameter, value);
+  for (std::size_t i = 0; i < std::min(lines.size(), room.rows); ++i) text += lines[i];
+  if (lines.size() > room.rows) text += fmt::format(fmt::runtime(more), lines.size() - room.rows);
   return text;
 }
 
-void add_properties(std::string& page, const Result& result) {
-  page +=
-      "## What was tried\n\n| property | verdict | cases | elements | undecidable | in doubt | worst error over bound "
-      "|\n|---|---|---|---|---|---|---|\n";
-  for (const PropertyResult& p : result.properties)
-    page += fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned,
-                        p.elements, p.undecidable, p.choices_in_doubt, ratios_or_bits(p));
+std::string ratio_text(const std::map<std::string, double>& by_tensor, const Room& room) {
+  std::vector<std::string> parts;
+  for (const auto& [tensor, ratio] : by_tensor) parts.push_back(fmt::format("{} {:.3g}", plain(tensor, room), ratio));
+  if (parts.size() > room.rows) parts.resize(room.rows);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string ratio_cell(const PropertyResult& p) {
+  if (p.worst_ratio.empty()) return p.bit_equal > 0 ? fmt::format("{} bit-equal", p.bit_equal) : "-";
+  return fmt::format("{:.3g}", p.worst());
+}
+
+void add_head(std::string& page, const Result& result, const std::string& origin, const Room& room) {
+  const std::string settings = plain(settings_text(result.settings), room);
+  page += fmt::format("# {}: {} {}{}{}\n\n", name(result.verdict), plain(result.kernel, room),
+                      code(result.candidate, room), settings.empty() ? "" : " ", settings);
+  std::vector<std::string> lines;
+  for (const std::string& reason : result.reasons) lines.push_back(fmt::format("- {}\n", plain(reason, room)));
+  if (result.reasons.empty()) lines.push_back(fmt::format("- {}\n", plain(proven_text(result), room)));
+  page += rows(lines, room, "- {} more reasons\n");
+  if (!result.waived.empty()) page += fmt::format("- {}\n", plain(waivers_text(result), room));
+  if (!origin.empty()) page += fmt::format("- {}\n", plain(origin, room));
+  if (!result.shards.empty())
+    page += fmt::format("- put together from {} shards of plan {}\n", result.shards.size(),
+                        code(std::string_view(result.plan_of).substr(0, 16), room));
   page += "\n";
+}
+
+// What each property says, and what there is to say of this run beside the table.
+std::string explained(const PropertyResult& p, const Room& room) {
+  std::string text = fmt::format("- **{}**: {}.", plain(p.name, room), plain(p.proves, room));
+  if (p.flip_moves > 0)
+    text += fmt::format(
+        " Of {} choices in doubt the form took {} otherwise than the definition; one that goes the other way moves an "
+        "output by up to {:.3g}.",
+        p.choices_in_doubt, p.choices_flipped, p.flip_moves);
+  if (p.escape > 0)
+    text += fmt::format(
+        " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with a "
+        "chance of at most {:.2g}.",
+        p.escape);
+  if (!p.reason.empty()) text += fmt::format(" {}.", plain(p.reason, room));
+  for (const auto& [waiver, times] : p.waived)
+    text += fmt::format(" Waived: {} ({} cases).", plain(waiver, room), times);
+  text += "\n";
+  std::vector<std::string> notes;
+  for (const std::string& note : p.notes) notes.push_back(fmt::format("  - {}\n", plain(note, room)));
+  return text + rows(notes, room, "  - {} more notes\n");
+}
+
+void add_properties(std::string& page, const Result& result, const Room& room) {
+  page +=
+      "## What was proven\n\n| property | verdict | cases | elements | undecidable | in doubt | worst error over bound "
+      "|\n|---|---|--:|--:|--:|--:|--:|\n";
+  std::vector<std::string> lines, words;
   for (const PropertyResult& p : result.properties) {
-    page += fmt::format("- **{}**: {}.", p.name, p.proves);
-    if (p.flip_moves > 0)
-      page += fmt::format(
-          " Of {} choices in doubt the form took {} otherwise than the definition; one that goes the other way moves "
-          "an "
-          "output by up to {:.3g}.",
-          p.choices_in_doubt, p.choices_flipped, p.flip_moves);
-    if (p.escape > 0)
-      page += fmt::format(
-          " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with "
-          "a chance of at most {:.2g}.",
-          p.escape);
-    if (!p.reason.empty()) page += fmt::format(" {}.", cell(p.reason));
-    for (const auto& [waiver, times] : p.waived) page += fmt::format(" Waived: {} ({} cases).", waiver, times);
-    if (!p.known_good_ratio.empty()) page += fmt::format(" Known-good forms: {}.", ratios(p.known_good_ratio));
-    page += "\n";
-    for (const std::string& note : p.notes) page += fmt::format("  - {}\n", cell(note));
+    lines.push_back(fmt::format("| {} | {} | {} of {} | {} | {} | {} | {} |\n", plain(p.name, room), p.verdict, p.cases,
+                                p.planned, p.elements, p.undecidable, p.choices_in_doubt, ratio_cell(p)));
+    words.push_back(explained(p, room));
   }
+  for (const std::string& property : left_out(result))
+    lines.push_back(fmt::format("| {} | left out | | | | | |\n", plain(property, room)));
+  page += rows(lines, room, "| {} more | | | | | | |\n") + "\n";
+  page += folded("What each property proves, and notes of this run", rows(words, room, "- {} more properties\n"));
 }
 
-void add_witnesses(std::string& page, const std::vector<PropertyResult>& properties, const std::string& title) {
+void add_errors(std::string& page, const Result& result, const Room& room) {
+  std::vector<std::string> lines;
+  for (const OutputError& error : output_errors(result))
+    lines.push_back(fmt::format("| {} | {:.3g} | {} | {} |\n", plain(error.key, room), error.worst,
+                                error.property.empty() ? "-" : plain(error.property, room),
+                                error.known_good ? fmt::format("{:.3g}", *error.known_good) : "-"));
+  if (lines.empty()) return;
+  page += "## Worst error over bound, by output\n\n| output | worst | in | known-good forms |\n|---|--:|---|--:|\n" +
+          rows(lines, room, "| {} more | | | |\n") + "\n";
+}
+
+void add_witnesses(std::string& page, const std::vector<PropertyResult>& properties, const std::string& title,
+                   const Room& room) {
+  std::size_t told = 0;
   for (const PropertyResult& p : properties) {
-    if (!p.finding || !p.witness) continue;
-    page += fmt::format("\n## {}: {}\n\n{}\n\n", title, p.name, cell(p.finding->text));
-    page += fmt::format("- smallest case: `{}`\n- found at: `{}`, {} shrinking steps\n", label(p.witness->smallest),
-                        label(p.witness->found), p.witness->shrink_steps);
+    if (!p.finding || ++told > room.rows) continue;
+    page += fmt::format("## {}: {}\n\n{}\n\n", title, plain(p.name, room), plain(p.finding->text, room));
+    if (p.witness)
+      page += fmt::format("- smallest case: {}\n- found at: {}, {} shrinking steps\n",
+                          code(label(p.witness->smallest), room), code(label(p.witness->found), room),
+                          p.witness->shrink_steps);
     if (p.finding->kind == "value" || p.finding->kind == "bits")
-      page += fmt::format("- expected {:.17g}, radius {:.3g}, tolerance {:.3g}, got {:.17g} at {}{}\n",
+      page += fmt::format("- expected {:.17g}, radius {:.3g}, tolerance {:.3g}, got {:.17g} at {}\n",
                           p.finding->expected, p.finding->radius, p.finding->tolerance, p.finding->got,
-                          p.finding->tensor, to_string(p.finding->index));
-    if (!p.witness->replay.empty()) page += fmt::format("- replay: `{}`\n", p.witness->replay);
+                          plain(p.finding->tensor + to_string(p.finding->index), room));
+    if (p.witness && !p.witness->replay.empty()) page += fmt::format("- replay: {}\n", code(p.witness->replay, room));
+    page += "\n";
   }
 }
 
-void add_reference(std::string& page, const Result& result) {
+void add_reference(std::string& page, const Result& result, const Room& room) {
   if (!result.reference) return;
   const Reference& reference = *result.reference;
   page += fmt::format(
-      "\n## The reference\n\n`{}`{}: {}, by the same definition and on the candidate's cases.\n\n| property | "
-      "verdict | cases | worst error over bound | apart at most |\n|---|---|---|---|---|\n",
-      reference.name, settings_text(reference.settings), reference.verdict);
+      "## The reference\n\n{} {}: {}, by the same definition and on the candidate's cases.\n\n| property | verdict | "
+      "cases "
+      "| worst error over bound | apart at most |\n|---|---|--:|--:|---|\n",
+      code(reference.name, room), plain(settings_text(reference.settings), room), reference.verdict);
+  std::vector<std::string> lines;
   for (std::size_t i = 0; i < reference.properties.size(); ++i) {
     const PropertyResult& p = reference.properties[i];
-    page += fmt::format("| {} | {} | {} of {} | {} | {} |\n", p.name, p.verdict, p.cases, p.planned, ratios_or_bits(p),
-                        ratios(apart(result.properties[i], p)));
+    const std::string sums = ratio_text(apart(result.properties[i], p), room);
+    lines.push_back(fmt::format("| {} | {} | {} of {} | {} | {} |\n", plain(p.name, room), p.verdict, p.cases,
+                                p.planned, ratio_cell(p), sums.empty() ? "-" : sums));
   }
+  page += rows(lines, room, "| {} more | | | | |\n");
   page +=
       "\nApart at most: candidate and reference are each off the same value, the definition's, by their own part of "
       "the bound, so they differ by no more than the sum (triangle inequality). Undecidable elements, and calls with a "
-      "choice in doubt, where each may take its own branch, are not counted.\n";
-  add_witnesses(page, reference.properties, "The reference's witness");
+      "choice in doubt, where each may take its own branch, are not counted.\n\n";
+  add_witnesses(page, reference.properties, "The reference's witness", room);
 }
 
-void add_output(std::string& page, const Result& result) {
+void add_output(std::string& page, const Result& result, const Room& room) {
   if (result.verdict != Verdict::failed || result.candidate_output.empty()) return;
-  page += fmt::format("\n## The last that the candidate's process printed\n\n{}\n",
-                      indented(tail_of(result.candidate_output, 2000)));
+  page += fmt::format(
+      "## The last that the candidate's process printed\n\n{}\n\n",
+      indented(visible_lines(tail_of(result.candidate_output, std::min<std::size_t>(2000, 4 * room.text)))));
 }
 
-void add_power(std::string& page, const Result& result) {
+void add_power(std::string& page, const Result& result, const Room& room) {
   if (result.kills.empty()) return;
-  const auto killed =
-      std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
   page += fmt::format(
-      "\n## Power\n\n{} of {} known-wrong forms were caught by this plan{}.\n\n| known-wrong form | caught by | as | "
-      "at |\n|---|---|---|---|\n",
-      killed, result.kills.size(),
+      "## Power\n\n{} of {} known-wrong forms were caught by this plan{}.\n\n", killed(result), result.kills.size(),
       result.power_measured ? ""
                             : "; it was not measured to the end, since the candidate had failed or the run was cut");
+  std::vector<std::string> first, lines;
+  for (const std::string& form : survivors(result))
+    first.push_back(fmt::format("- **survived**: {}\n", plain(form, room)));
+  if (!first.empty()) page += rows(first, room, "- {} more survived\n") + "\n";
+  first.clear();
+  for (const auto& [property, count] : kills_by_property(result))
+    first.push_back(fmt::format("| {} | {} |\n", plain(property, room), count));
+  if (!first.empty())
+    page += "| caught first by | known-wrong forms |\n|---|--:|\n" + rows(first, room, "| {} more | |\n") + "\n";
   for (const Kill& kill : result.kills)
-    page += fmt::format("| {}: {} | {} | {} {} | {} |\n", kill.form, cell(kill.summary),
-                        kill.killed             ? kill.property
-                        : result.power_measured ? "**survived**"
-                                                : "-",
-                        kill.kind, kill.tensor, cell(kill.where));
+    lines.push_back(fmt::format("| {}: {} | {} | {} | {} |\n", plain(kill.form, room), plain(kill.summary, room),
+                                kill.killed             ? plain(kill.property, room)
+                                : result.power_measured ? "**survived**"
+                                                        : "-",
+                                plain(kill.kind + " " + kill.tensor, room), plain(kill.where, room)));
+  page += folded(fmt::format("Kill table: {} known-wrong forms", lines.size()),
+                 "| known-wrong form | caught by | as | at |\n|---|---|---|---|\n" +
+                     rows(lines, room, "| {} more, in the JSON result | | | |\n"));
 }
 
-void add_coverage(std::string& page, const Result& result) {
-  page += "\n## Coverage\n\n";
-  std::string covered;
-  for (const auto& [name, count] : result.coverage.cases)
-    if (count > 0) covered += fmt::format("{}{} ({})", covered.empty() ? "" : "; ", name, count);
-  page += covered.empty() ? "Nothing was covered.\n" : covered + ".\n";
-  const auto missing = result.coverage.missing();
+void add_coverage(std::string& page, const Result& result, const Room& room) {
+  const auto& classes = result.coverage.cases;
+  page += fmt::format("## Coverage\n\n{} of {} classes of cases were covered.\n\n",
+                      classes.size() - result.coverage.missing().size(), classes.size());
+  std::vector<std::string> lines;
+  for (const auto& [name, count] : classes)
+    if (count > 0) lines.push_back(fmt::format("| {} | {} |\n", plain(name, room), count));
+  if (!lines.empty())
+    page += folded("Classes of cases", "| class | cases |\n|---|--:|\n" + rows(lines, room, "| {} more | |\n"));
+  lines.clear();
   for (const auto& [form, edge] : result.shared_edges)
-    page += fmt::format("\nThe known-good form `{}` breaks at an edge that the contract names (`shared-edges`): {}.\n",
-                        form, cell(edge));
-  page += "\n## Not covered\n\n";
-  if (!missing.empty()) page += fmt::format("- {}\n", fmt::join(missing, "\n- "));
-  if (result.partial)
-    page += fmt::format("- every property but {}: this run was restricted by `--only`\n", fmt::join(result.only, ", "));
-  if (result.forward_only) page += "- gradients, in any property: this run was restricted by `--forward-only`\n";
-  if (result.dtypes.size() == 1)
-    page += fmt::format("- any dtype but {}: this run was restricted by `--dtype`\n", result.dtypes[0]);
-  for (const auto& [dtype, dims] : result.coverage.largest) {
-    std::string extents;
-    for (const auto& [symbol, extent] : dims)
-      extents += fmt::format("{}{} {}", extents.empty() ? "" : ", ", symbol, extent);
-    page +=
-        fmt::format("- {} beyond {}, each the largest that was tried, not all of them at once\n", name(dtype), extents);
-  }
-  page +=
-      "- other devices than the CPU, other machines than the one below, inputs outside the contract's domain, double "
-      "backward\n";
+    lines.push_back(
+        fmt::format("- the known-good form {} breaks at an edge that the contract names (`shared-edges`): {}\n",
+                    code(form, room), plain(edge, room)));
+  if (!lines.empty()) page += rows(lines, room, "- {} more\n") + "\n";
+  page += "## Not covered\n\n";
+  lines.clear();
+  for (const std::string& phrase : not_covered(result)) lines.push_back(fmt::format("- {}\n", plain(phrase, room)));
+  page += rows(lines, room, "- {} more\n") + "\n";
+}
+
+void add_repeat(std::string& page, const Result& result, const Room& room) {
+  page += fmt::format("## How to repeat it\n\n{}\n\n| | |\n|---|---|\n",
+                      code(command_of(result), {room.rows, 4 * room.text}));
+  std::vector<std::string> lines;
+  const auto row = [&](const std::string& name, const std::string& value) {
+    lines.push_back(fmt::format("| {} | {} |\n", plain(name, room), value));
+  };
+  if (!result.plan_hash.empty()) row("plan", code(result.plan_hash, room, true));
+  if (result.plan_of != result.plan_hash) row("part of plan", code(result.plan_of, room, true));
+  row("contract", plain(fmt::format("{} version {}", result.kernel, result.contract_version), room));
+  row("started", plain(result.started, room));
+  row("time", time_text(result.seconds));
+  for (const auto& [key, value] : result.machine) row(key, plain(value, room));
+  page += rows(lines, room, "| {} more | |\n");
+}
+
+std::string page_of(const Result& result, const std::string& origin, const Room& room) {
+  std::string page;
+  add_head(page, result, origin, room);
+  add_witnesses(page, result.properties, "Witness", room);
+  add_output(page, result, room);
+  add_properties(page, result, room);
+  add_errors(page, result, room);
+  add_reference(page, result, room);
+  add_power(page, result, room);
+  add_coverage(page, result, room);
+  add_repeat(page, result, room);
+  return page;
 }
 
 }  // namespace
 
-std::string to_markdown(const Result& result) {
-  std::string page = fmt::format("# {}: {} `{}`{}\n\n", name(result.verdict), result.kernel, result.candidate,
-                                 settings_text(result.settings));
-  for (const std::string& reason : result.reasons) page += fmt::format("- {}\n", cell(reason));
-  if (!result.waived.empty()) page += fmt::format("- {}\n", waivers_text(result));
-  if (result.reasons.empty())
-    page += fmt::format("Every property passed on {}{}, and the same plan caught every known-wrong form{}.\n",
-                        fmt::join(result.dtypes, " and "),
-                        result.forward_only ? ", forward only: gradients were not judged" : "",
-                        result.backward_alone > 0
-                            ? fmt::format(" but the {} that are wrong in the backward alone", result.backward_alone)
-                            : "");
-  page += "\n";
-  add_properties(page, result);
-  add_witnesses(page, result.properties, "Witness");
-  add_reference(page, result);
-  add_output(page, result);
-  add_power(page, result);
-  add_coverage(page, result);
-  page += "\n## How to repeat it\n\n";
-  std::string command = fmt::format("./fractus-verify --kernel {} --candidate {}", result.kernel,
-                                    spelling(result.candidate, result.settings));
-  if (!result.recomputes.empty()) command += fmt::format(" --recompute-of {}", result.recomputes);
-  if (result.reference)
-    command += fmt::format(" --reference {}", spelling(result.reference->name, result.reference->settings));
-  command += fmt::format(" --seed {} --preset {}", result.seed, result.preset);
-  if (result.dtypes.size() == 1) command += fmt::format(" --dtype {}", result.dtypes[0]);
-  if (result.forward_only) command += " --forward-only";
-  if (result.partial) command += fmt::format(" --only {}", fmt::join(result.only, ","));
-  if (!result.waived.empty()) command += fmt::format(" --waive {}", fmt::join(result.waived, ","));
-  page += fmt::format(
-      "`{}`\n\n| | |\n|---|---|\n| plan | `{}` |\n| contract | {} version {} |\n| started | {} |\n| time | {} |\n",
-      command, result.plan_hash, result.kernel, result.contract_version, result.started, time_text(result.seconds));
-  for (const auto& [key, value] : result.machine) page += fmt::format("| {} | {} |\n", key, cell(value));
+std::string to_markdown(const Result& result, const std::string& origin) {
+  // A whole run of today's kernels fits at once. What does not loses rows of its long tables first, then text.
+  Room room{400, 1000};
+  std::string page = page_of(result, origin, room);
+  while (page.size() > most_markdown && room.text > 20) {
+    if (room.rows > 8)
+      room.rows /= 2;
+    else
+      room.text /= 2;
+    page = page_of(result, origin, room);
+  }
   return page;
 }
 

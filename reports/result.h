@@ -38,6 +38,8 @@ struct PropertyResult {
   double escape = 0;  // the largest chance of any of its cases to let a wrong polynomial pass; 0: none is claimed
   std::map<std::string, double> worst_ratio;       // by "dtype tensor": error over tolerance
   std::map<std::string, double> known_good_ratio;  // the same of the known-good forms
+  std::map<std::string, Histogram> histogram;      // by "dtype tensor", the finding's case included
+  std::vector<Held> held;                          // memory by size
   std::optional<Finding> finding;
   std::optional<Witness> witness;
   std::string reason;                          // why it is UNDECIDED
@@ -53,6 +55,7 @@ struct Reference {
   std::string name, summary;
   std::map<std::string, std::int64_t> settings;
   std::string verdict;                     // PASSED, DIFFERENT, FAILED, UNDECIDED
+  std::string trouble;                     // why it cannot be run at all; empty: it can
   std::vector<std::string> failures;       // why no verdict can rest on it; one sentence each
   std::vector<PropertyResult> properties;  // in the order of the candidate's
   std::string output;                      // tail of what its process printed
@@ -67,6 +70,17 @@ struct Kill {
   std::string where;                   // the case
 };
 
+// How near a candidate and the known-good forms come to their bounds on the same cases, of one tensor over sequences of
+// one length class.
+struct Line {
+  double candidate = 0, known_good = 0;
+  std::int64_t cases = 0;
+  std::string where;  // the candidate's worst
+
+  bool operator==(const Line&) const = default;
+};
+using Lines = std::map<std::string, std::map<std::string, Line>>;  // by property, by "tensor size class"
+
 struct Result {
   Verdict verdict = Verdict::undecided;
   std::vector<std::string> reasons;  // one sentence each
@@ -74,7 +88,10 @@ struct Result {
   std::string recomputes;  // the form that the candidate runs again in its backward; empty: none
   std::map<std::string, std::int64_t> settings;
   int contract_version = 1;
-  std::string plan_hash;
+  std::string plan_hash;                     // empty where shards were put together that are not the whole plan
+  std::string plan_of;                       // hash of the complete plan that this is, or is a part of
+  std::vector<std::string> plan_properties;  // the complete plan's, in order, "power" included
+  std::vector<std::string> shards;           // hashes of the plans that were put together; empty: it is one run
   std::uint64_t seed = 0;
   std::string preset;
   std::vector<std::string> dtypes, only, waived;
@@ -84,16 +101,25 @@ struct Result {
   std::optional<Reference> reference;
   std::vector<Kill> kills;
   bool power_measured = false;
-  std::int64_t backward_alone = 0;  // known-wrong forms, not in `kills`, that are no measure of a forward-only plan
+  std::vector<std::string> backward_alone;  // known-wrong forms, not in `kills`: no measure of a forward-only plan
   std::vector<std::string> known_good;
   // What known-good forms break at edges where the contract says that they do, by form: no findings of the candidate.
   std::map<std::string, std::string> shared_edges;
+  // What the verdict rests on beside the properties: each empty as a rule.
+  std::string trouble;                  // why the candidate cannot be run at all
+  std::string unfit;                    // why the plan cannot judge it
+  std::vector<std::string> complaints;  // a known-good form that breaks its own contract
+  std::string cut;                      // what ended the run before the plan was through
+  Lines lines;
   Coverage coverage;
   std::map<std::string, std::string> machine;
   std::string candidate_output;  // tail of what its process printed
   std::string started;           // UTC, ISO 8601
   double seconds = 0;
 };
+
+// Properties of the complete plan that are not in this one.
+std::vector<std::string> left_out(const Result& result);
 
 std::string settings_text(const std::map<std::string, std::int64_t>& settings);  // " block=64"
 
@@ -114,11 +140,22 @@ std::string waivers_text(const Result& result);  // "waived: a; waived, and neve
 // Each line behind four spaces: set apart in a terminal, and in Markdown text that no fence inside it can end.
 std::string indented(std::string_view text);
 
+// docs/result.schema.json says what is in it. A member may be added; one whose meaning changes makes another format.
+inline constexpr const char* result_format = "fractus-verify result 1";
 nlohmann::json to_json(const Finding& finding);
 nlohmann::json to_json(const Result& result);
 
-// One page for a reviewer: the verdict in the first line, then what was proven and how to replay.
-std::string to_markdown(const Result& result);
+// One page for a reviewer, of at most most_markdown bytes so that it fits a merge-request comment: the verdict in the
+// first line, then what was proven and how to replay. Long tables are folded, and cut where they do not fit.
+inline constexpr std::size_t most_markdown = 60'000;  // GitHub takes 65,536 characters, GitLab a million
+// `origin` is a sentence about where the result was read from; the page says it.
+std::string to_markdown(const Result& result, const std::string& origin = "");
+
+// The same, with figures, in one file that needs no network and runs no script.
+std::string to_html(const Result& result, const std::string& origin = "");
+
+// For a pipeline: a suite for every property, one for the known-wrong forms, and one for the verdict.
+std::string to_junit(const Result& result, const std::string& origin = "");
 
 // For a terminal or a log; colour only where asked.
 std::string to_text(const Result& result, bool colour);

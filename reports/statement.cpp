@@ -19,6 +19,10 @@ using nlohmann::json;
 // stands for a complete run is looked at again here, where nothing after it can put it right.
 std::string shortfall(const Result& result) {
   if (result.partial) return "properties were left out";
+  if (result.plan_hash.empty() || result.plan_hash != result.plan_of) return "its plan is a part of another one";
+  for (const std::string& fact : {result.trouble, result.unfit, result.cut})
+    if (!fact.empty()) return fact;
+  if (!result.complaints.empty()) return result.complaints.front();
   if (!result.power_measured || result.kills.empty()) return "what the plan can see was not measured";
   for (const Kill& kill : result.kills)
     if (!kill.killed) return fmt::format("the known-wrong form {} was not caught", kill.form);
@@ -34,7 +38,10 @@ std::string shortfall(const Result& result) {
     return "";
   };
   if (const std::string fault = fault_in(result.properties); !fault.empty()) return fault;
-  return result.reference ? fault_in(result.reference->properties) : "";
+  if (!result.reference) return "";
+  if (!result.reference->trouble.empty()) return result.reference->trouble;
+  if (!result.reference->failures.empty()) return result.reference->failures.front();
+  return fault_in(result.reference->properties);
 }
 
 json words_of(const std::string& text) {
@@ -92,6 +99,25 @@ std::string verdict_to_sign(const Result& result) {
   // Its one reason is that it is partial: whatever else casts doubt on it adds another.
   if (result.partial && result.verdict == Verdict::undecided && result.reasons.size() == 1) return "PARTIAL";
   return std::string(name(result.verdict));
+}
+
+Bytes bytes_in(const attest::Statement& statement) {
+  const auto of_role = [&](const char* role) {
+    const auto names = statement.predicate.value(role, std::vector<std::string>{});
+    std::vector<attest::Subject> subjects;
+    for (const attest::Subject& subject : statement.subjects)
+      if (contains(names, subject.name)) subjects.push_back(subject);
+    return subjects;
+  };
+  return {of_role("candidate_subjects"), of_role("reference_subjects")};
+}
+
+std::string text_of(const Bytes& bytes) {
+  std::vector<std::string> words;
+  for (const auto* part : {&bytes.candidate, &bytes.reference})
+    for (const attest::Subject& subject : *part)
+      words.push_back(fmt::format("{} {}...", subject.name, subject.digest.substr(0, 8)));
+  return fmt::format("({})", fmt::join(words, ", "));
 }
 
 attest::Statement statement_of(const Result& result, const Bytes& bytes, std::int64_t issued, std::int64_t expires) {

@@ -14,7 +14,12 @@ namespace fractus {
 struct Bytes {
   std::vector<attest::Subject> candidate;  // at least one
   std::vector<attest::Subject> reference;  // of what the candidate was held against
+  bool operator==(const Bytes&) const = default;
 };
+
+// As a statement has them, and the names in one line.
+Bytes bytes_in(const attest::Statement& statement);
+std::string text_of(const Bytes& bytes);
 
 // The word that is signed. EQUIVALENT stands for a complete run of the whole plan; a run that left properties out and
 // found nothing wrong is PARTIAL. Throws std::logic_error where a result calls itself EQUIVALENT and is not complete.

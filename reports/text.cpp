@@ -56,6 +56,13 @@ bool comparable(const PropertyResult& a, const PropertyResult& b) {
 
 }  // namespace
 
+std::vector<std::string> left_out(const Result& result) {
+  std::vector<std::string> names;
+  for (const std::string& property : result.plan_properties)
+    if (result.partial && !contains(result.only, property)) names.push_back(property);
+  return names;
+}
+
 std::string settings_text(const std::map<std::string, std::int64_t>& settings) {
   std::string text;
   for (const auto& [parameter, value] : settings) text += fmt::format(" {}={}", parameter, value);
@@ -145,9 +152,10 @@ std::string to_text(const Result& result, bool colour) {
     const std::string verdict = !result.power_measured                                       ? "NOT RUN"
                                 : killed == static_cast<std::ptrdiff_t>(result.kills.size()) ? "PASSED"
                                                                                              : "MISTRUSTED";
-    const std::string beside = result.backward_alone > 0
-                                   ? fmt::format("; {} others are wrong in the backward alone", result.backward_alone)
-                                   : "";
+    const std::string beside =
+        !result.backward_alone.empty()
+            ? fmt::format("; {} others are wrong in the backward alone", result.backward_alone.size())
+            : "";
     line(fmt::format("  {:<10} {} {:>5} of {} known-wrong forms caught{}{}", "power",
                      paint(fmt::format("{:<10}", verdict), verdict, colour), killed, result.kills.size(),
                      result.power_measured ? "" : " when the run ended", beside));

@@ -30,10 +30,11 @@ Character first_character(std::string_view text) {
   return {bytes, code};
 }
 
-// Moves the cursor, breaks the line or turns the direction of reading.
+// Moves the cursor, breaks the line, turns the direction of reading, or is no character (XML has no way to write it).
 bool is_control(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200B && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF;
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||
+         (code & 0xFFFE) == 0xFFFE;
 }
 
 std::string visible(std::string_view text, bool keep_lines) {
@@ -56,6 +57,20 @@ std::string visible(std::string_view text, bool keep_lines) {
   return words;
 }
 
+std::string with_entities(const std::string& text) {
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char c : text) switch (c) {
+      case '&': safe += "&amp;"; break;
+      case '<': safe += "&lt;"; break;
+      case '>': safe += "&gt;"; break;
+      case '"': safe += "&quot;"; break;
+      case '\'': safe += "&#39;"; break;
+      default: safe += c;
+    }
+  return safe;
+}
+
 std::string with_unit(double amount, const char* unit) {
   return amount < 99.95 ? fmt::format("{:.3g} {}", amount, unit) : fmt::format("{:.0f} {}", amount, unit);
 }
@@ -64,6 +79,9 @@ std::string with_unit(double amount, const char* unit) {
 
 std::string visible(std::string_view text) { return visible(text, false); }
 std::string visible_lines(std::string_view text) { return visible(text, true); }
+
+std::string escaped(std::string_view text) { return with_entities(visible(text)); }
+std::string escaped_lines(std::string_view text) { return with_entities(visible_lines(text)); }
 
 std::string_view tail_of(std::string_view text, std::size_t most) {
   if (text.size() <= most) return text;

@@ -15,6 +15,10 @@ std::string visible(std::string_view text);
 // The same where lines and tabulators stay what they are.
 std::string visible_lines(std::string_view text);
 
+// Visible text where HTML and XML take it: in an element or in a quoted attribute it stays text.
+std::string escaped(std::string_view text);
+std::string escaped_lines(std::string_view text);  // ... with its lines and tabulators
+
 // At most `most` bytes from the end, cut where a character begins.
 std::string_view tail_of(std::string_view text, std::size_t most);
 

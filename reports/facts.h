@@ -1,0 +1,45 @@
+// What the pages for a person say alike, as plain text: each view escapes it in its own way.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/result.h"
+
+namespace fractus {
+
+// How near one output or gradient came to its bound, over all properties.
+struct OutputError {
+  std::string key;                   // "float32 y"
+  double worst = 0;                  // the largest error over bound
+  std::string property;              // that showed it
+  std::optional<double> known_good;  // the same of the known-good forms
+  Histogram histogram;               // of all its elements
+};
+std::vector<OutputError> output_errors(const Result& result);
+
+std::int64_t killed(const Result& result);                 // known-wrong forms
+std::vector<std::string> survivors(const Result& result);  // none before power was measured
+
+// By property, how many known-wrong forms it was the first to catch.
+std::map<std::string, std::int64_t> kills_by_property(const Result& result);
+
+// What an EQUIVALENT verdict says, in a sentence.
+std::string proven_text(const Result& result);
+
+// What no case of the run tried, one phrase each.
+std::vector<std::string> not_covered(const Result& result);
+
+// The command that makes the same plan again.
+std::string command_of(const Result& result);
+
+// "1.5 KiB"
+std::string bytes_text(std::int64_t bytes);
+
+// Largest first part, with a mark where something is left out; cut where a character begins.
+std::string clipped(std::string_view text, std::size_t most);
+
+}  // namespace fractus
