@@ -24,31 +24,14 @@ namespace {
 
 using nlohmann::json;
 
-// What the policy says, and by whose word: where the command line names its digest, no other one is obeyed.
-struct GivenPolicy {
-  std::string sha256;
-  std::optional<gate::Policy> policy;  // none where it is not the one that was named
-};
-
-GivenPolicy read_policy(const GateOptions& options) {
-  const std::filesystem::path file = options.policy;
-  try {
-    const std::string text = read_whole(file);
-    GivenPolicy given{attest::sha256_of_bytes(text), std::nullopt};
-    if (options.policy_sha256.empty() || options.policy_sha256 == given.sha256)
-      given.policy = gate::policy_from(text, file.string(), file.parent_path());
-    return given;
-  } catch (const std::runtime_error& fault) {
-    throw UsageError(fmt::format("--policy: {}", fault.what()));
-  }
-}
-
 void require_whole(const GateOptions& options) {
   const bool any = !options.envelope.empty() || !options.artifacts.empty();
   if (any && (options.policy.empty() || options.envelope.empty() || options.artifacts.empty()))
     throw UsageError("an envelope is judged with all three: --policy FILE, --envelope FILE and --artifact PATH...");
   if (!options.policy_sha256.empty() && options.policy.empty())
     throw UsageError("--policy-sha256 is that of a policy; name it with --policy");
+  if (!options.policy.empty() && !any && options.heart.ladder.empty())
+    throw UsageError("--policy says which envelopes are let through; give one with --envelope, or a --ladder of them");
   if (!options.policy_sha256.empty() &&
       (options.policy_sha256.size() != 64 ||
        options.policy_sha256.find_first_not_of("0123456789abcdef") != std::string::npos))
@@ -59,6 +42,7 @@ void require_whole(const GateOptions& options) {
 }
 
 struct Outcome {
+  std::optional<gate::Circumstances> by;  // what envelopes are judged by; none where no policy was obeyed
   gate::Answer answer;
   std::vector<std::string> not_asked, not_looked_at;
   json details = json::object();  // what the JSON says beside the answer
@@ -73,36 +57,45 @@ json summary(const gate::Admission& admission) {
   return statement;
 }
 
-// What envelopes are judged by; nothing where the policy is another one than was named. That stands in `refusals` then.
-std::optional<gate::Circumstances> circumstances(const GateOptions& options, const char* part, Outcome& outcome,
-                                                 gate::Answer& answer) {
-  GivenPolicy given = read_policy(options);
-  outcome.details["policy"] = {{"file", options.policy}, {"sha256", given.sha256}};
-  if (!given.policy) {
-    outcome.not_looked_at.push_back(part);
-    answer.refusals.push_back({"policy",
-                               fmt::format("wanted the policy {}, got {}", options.policy_sha256, given.sha256),
-                               "restore the policy that was agreed on, or agree on this one and give its digest"});
-    return std::nullopt;
+// Read once, for the envelope and for every step of a ladder: one policy, one machine, one time. Where the command line
+// names the policy's digest, no other one is obeyed.
+void read_circumstances(const GateOptions& options, Outcome& outcome) {
+  const std::filesystem::path file = options.policy;
+  gate::Circumstances by;
+  try {
+    const std::string text = read_whole(file);
+    const std::string sha256 = attest::sha256_of_bytes(text);
+    outcome.details["policy"] = {{"file", options.policy}, {"sha256", sha256}};
+    if (!options.policy_sha256.empty() && options.policy_sha256 != sha256) {
+      outcome.answer.refusals.push_back(
+          {"policy", fmt::format("wanted the policy {}, got {}", options.policy_sha256, sha256),
+           "restore the policy that was agreed on, or agree on this one and give its digest"});
+      return;
+    }
+    by.policy = gate::policy_from(text, file.string(), file.parent_path());
+  } catch (const std::runtime_error& fault) {
+    throw UsageError(fmt::format("--policy: {}", fault.what()));
   }
   const Loader loader = loading_machine(options.machine, options.torch);
-  outcome.details["policy"]["members"] = to_json(*given.policy);
-  outcome.details["machine"] = loader.facts;
+  by.machine = loader.facts;
+  by.clock = gate::now();
+  if (!loader.torch.empty())
+    outcome.answer.checked.push_back(
+        {"machine", fmt::format("torch {} was read from {}", by.machine.at("torch"), loader.torch)});
+  outcome.details["policy"]["members"] = to_json(by.policy);
+  outcome.details["machine"] = by.machine;
   outcome.details["torch_folder"] = loader.torch;
-  return gate::Circumstances{std::move(*given.policy), loader.facts, gate::now()};
+  outcome.details["clock"] = gate::to_text(by.clock);
+  outcome.by = std::move(by);
 }
 
 gate::Answer judge_envelope(const GateOptions& options, Outcome& outcome) {
-  gate::Answer answer;
-  outcome.details["envelope"] = {{"file", options.envelope}};
-  const auto by = circumstances(options, "envelope", outcome, answer);
-  if (!by) return answer;
   const std::vector<std::filesystem::path> artifacts(options.artifacts.begin(), options.artifacts.end());
-  const gate::Admission admission = gate::admit(*by, options.envelope, artifacts);
+  const gate::Admission admission = gate::admit(*outcome.by, options.envelope, artifacts);
   outcome.not_looked_at.insert(outcome.not_looked_at.end(), admission.not_looked_at.begin(),
                                admission.not_looked_at.end());
-  outcome.details["envelope"]["keyid"] = admission.keyid;
-  outcome.details["envelope"]["statement"] = summary(admission);
+  outcome.details["envelope"] = {
+      {"file", options.envelope}, {"keyid", admission.keyid}, {"statement", summary(admission)}};
   outcome.details["artifacts"] = json::array();
   for (const gate::Artifact& artifact : admission.artifacts)
     outcome.details["artifacts"].push_back(
@@ -110,12 +103,9 @@ gate::Answer judge_envelope(const GateOptions& options, Outcome& outcome) {
   return admission.answer;
 }
 
-gate::Answer judge_ladder(const GateOptions& options, Outcome& outcome) {
-  gate::Answer answer;
-  const auto by = circumstances(options, "ladder", outcome, answer);
-  if (!by) return answer;
+gate::Answer judge_ladder(const GateOptions& options, const Outcome& outcome) {
   return gate::check_ladder(options.heart.ladder, [&](const auto& envelope, const auto& artifacts) {
-    return gate::admit(*by, envelope, artifacts);
+    return gate::admit(*outcome.by, envelope, artifacts);
   });
 }
 
@@ -148,8 +138,7 @@ json to_json(const Outcome& outcome) {
              {"refusals", refusals},
              {"checked", checked},
              {"not_asked", outcome.not_asked},
-             {"not_looked_at", outcome.not_looked_at},
-             {"clock", gate::to_text(gate::now())}};
+             {"not_looked_at", outcome.not_looked_at}};
   whole.update(outcome.details);
   return whole;
 }
@@ -174,21 +163,26 @@ int gate(const GateOptions& options) {
   Outcome outcome;
   std::vector<GatePart> parts{
       {"envelope", "--policy --envelope --artifact", !options.envelope.empty(),
-       [&] { return judge_envelope(options, outcome); }},
-      {"ladder", "--policy --ladder", !options.heart.ladder.empty(), [&] { return judge_ladder(options, outcome); }}};
+       [&] { return judge_envelope(options, outcome); }, /*by_policy=*/true},
+      {"ladder", "--policy --ladder", !options.heart.ladder.empty(), [&] { return judge_ladder(options, outcome); },
+       /*by_policy=*/true}};
   for (GatePart& part : heart_parts(options.heart)) parts.push_back(std::move(part));
-  for (const GatePart& part : parts) {
-    if (part.asked) {
-      gate::Answer answer = part.run();
-      if (answer.checked.empty() && answer.refusals.empty())
-        throw std::logic_error(fmt::format("gate: the check '{}' said nothing, which is no pass", part.name));
-      outcome.answer.add(std::move(answer));
-    } else {
-      outcome.not_asked.push_back(fmt::format("{} ({})", part.name, part.asking));
-    }
-  }
+  for (const GatePart& part : parts)
+    if (!part.asked) outcome.not_asked.push_back(fmt::format("{} ({})", part.name, part.asking));
   if (outcome.not_asked.size() == parts.size())
     throw UsageError(fmt::format("gate: nothing was asked for; there are: {}", fmt::join(outcome.not_asked, "; ")));
+  if (!options.policy.empty()) read_circumstances(options, outcome);
+  for (const GatePart& part : parts) {
+    if (!part.asked) continue;
+    if (part.by_policy && !outcome.by) {
+      outcome.not_looked_at.push_back(part.name);
+      continue;
+    }
+    gate::Answer answer = part.run();
+    if (answer.checked.empty() && answer.refusals.empty())
+      throw std::logic_error(fmt::format("gate: the check '{}' said nothing, which is no pass", part.name));
+    outcome.answer.add(std::move(answer));
+  }
 
   const bool json_on_stdout = options.json == "-";
   try_to_write("the text", [&] {

@@ -24,6 +24,7 @@ struct GatePart {
   std::string asking;  // the options that ask for it, for whoever did not
   bool asked = false;
   std::function<gate::Answer()> run;  // called once, where it was asked for
+  bool by_policy = false;             // not to be run where the policy is not the one that was named
 };
 
 void add_gate(CLI::App& app, GateOptions& options);

@@ -89,16 +89,16 @@ TEST_F(Statements, OtherPayloadsAreRefused) {
   EXPECT_NE(changed("predicate", json::array()).find("'predicate'"), std::string::npos);
   EXPECT_NE(changed("predicate", {{"format", "fractus-verify verdict 2"}}).find("'format'"), std::string::npos);
   EXPECT_NE(changed("subject", json::array()).find("binds no bytes"), std::string::npos);
-  EXPECT_NE(changed("subject", {{{"name", "a"}}}).find("wanted one digest"), std::string::npos);
+  EXPECT_NE(changed("subject", json::array({{{"name", "a"}}})).find("wanted one digest"), std::string::npos);
   const std::string hex(64, 'a');
   const auto subject = [&](const std::string& name, const json& digest) {
     return json{{"name", name}, {"digest", digest}};
   };
-  EXPECT_EQ(changed("subject", {subject("a", {{"sha256", hex}})}), "");
+  EXPECT_EQ(changed("subject", json::array({subject("a", {{"sha256", hex}})})), "");
   for (const json& digest : {json{{"sha256", hex}, {"sha512", hex}}, json{{"sha1", hex}}, json{{"sha256", hex + "a"}},
                              json{{"sha256", std::string(64, 'A')}}, json{{"sha256", 7}}, json(hex), json::object()})
-    EXPECT_NE(changed("subject", {subject("a", digest)}).find("subject 'a'"), std::string::npos) << digest;
-  EXPECT_NE(changed("subject", {subject("", {{"sha256", hex}})}).find("name"), std::string::npos);
+    EXPECT_NE(changed("subject", json::array({subject("a", digest)})).find("subject 'a'"), std::string::npos) << digest;
+  EXPECT_NE(changed("subject", json::array({subject("", {{"sha256", hex}})})).find("name"), std::string::npos);
   EXPECT_NE(changed("subject", {subject("a", {{"sha256", hex}}), subject("a", {{"sha256", std::string(64, 'b')}})})
                 .find("two subjects"),
             std::string::npos);
