@@ -1,0 +1,264 @@
+// Does a run go on as it was? How often the answer is wrong, in both directions, is measured here.
+#include "gate/curve.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <random>
+#include <sstream>
+
+#include "tests/gate/example.h"
+
+namespace fractus::gate {
+namespace {
+
+using Series = std::vector<double>;
+using Noise = std::function<void(Series&, std::mt19937_64&)>;
+
+void independent(Series& x, std::mt19937_64& random) {
+  std::normal_distribution<> normal;
+  for (double& value : x) value = normal(random);
+}
+
+void heavy(Series& x, std::mt19937_64& random) {
+  std::student_t_distribution<> student(3);
+  for (double& value : x) value = student(random);
+}
+
+Noise remembering(double r) {
+  return [r](Series& x, std::mt19937_64& random) {
+    std::normal_distribution<> normal;
+    double state = normal(random);
+    for (double& value : x) value = state = r * state + std::sqrt(1 - r * r) * normal(random);
+  };
+}
+
+// A share of `runs` curves that fall as 8 (100 + step)^-0.3, with noise of 0.2 around it, that are refused at `level` a
+// question; `shift` is added to all lines after the swap and `spike` to the first, in units of the noise.
+double refused(int runs, const Noise& noise, double shift = 0, double spike = 0, double level = 0.005) {
+  std::mt19937_64 random(7);
+  const std::size_t before = lines_wanted(4), after = least_block;
+  int count = 0;
+  for (int run = 0; run < runs; ++run) {
+    Series x(before + after);
+    noise(x, random);
+    x[before] += spike;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = 8 * std::pow(100.0 + static_cast<double>(i), -0.3) + 0.2 * (x[i] + (i < before ? 0 : shift));
+    const auto found = continuity(std::span(x).first(before), std::span(x).subspan(before), level);
+    count += found->mean_p <= level || found->single_p <= level ? 1 : 0;
+  }
+  return static_cast<double>(count) / runs;
+}
+
+// Protects a run that goes on as it was: two questions of level 0.005 refuse no more than 0.01 of such runs, whatever
+// the noise. 0.02 is more than three standard deviations of the 1000 runs above that.
+TEST(Curve, FalseAlarmsStayAtTheirLevel) {
+  EXPECT_LE(refused(1000, independent), 0.02);
+  EXPECT_LE(refused(1000, heavy), 0.02);
+  EXPECT_LE(refused(1000, remembering(0.5)), 0.02);
+  EXPECT_LE(refused(1000, remembering(0.9)), 0.02);
+  EXPECT_LE(refused(1000, remembering(0.98)), 0.02);
+  // The same at a level where a wrong rank would show: two questions of 0.1 refuse 0.1 to 0.2.
+  const double often = refused(1000, independent, 0, 0, 0.1);
+  EXPECT_GT(often, 0.08);
+  EXPECT_LT(often, 0.22);
+}
+
+// Protects the run from a swap that changes it, at the fewest lines that are taken: what is found how often.
+TEST(Curve, ChangesAreFound) {
+  EXPECT_GT(refused(100, independent, 1.5), 0.85);
+  EXPECT_EQ(refused(100, independent, 2.5), 1);
+  EXPECT_EQ(refused(100, independent, -2.5), 1);  // a fall that the run did not have is as strange as a rise
+  EXPECT_GT(refused(100, independent, 0, 6), 0.9);
+  EXPECT_EQ(refused(100, independent, 0, 12), 1);
+}
+
+// A trainer and its log.
+struct Trainer {
+  std::mt19937_64 random{3};
+  double ema = 0;
+  int digits = 4;
+  std::vector<Sample> samples;
+  std::string text;
+
+  void step(std::int64_t number, double tf, double lb) {
+    ema = samples.empty() && ema == 0 ? tf : 0.98 * ema + 0.02 * tf;
+    const std::string line = fmt::format("[12:00:01] step={} tf={:.{}f} | ema_tf={:.{}f} lb={:.{}f} tok/s=1554\n",
+                                         number, tf, digits, ema, digits, lb, digits);
+    text += line;
+    std::istringstream in(line);
+    samples.push_back(samples_from(in, "log").at(0));
+  }
+  void run(std::int64_t from, std::int64_t to, double shift = 0, double lb_shift = 0) {
+    std::normal_distribution<> normal;
+    for (std::int64_t i = from; i < to; ++i)
+      step(i, 8 * std::pow(100.0 + static_cast<double>(i), -0.3) + 0.2 * normal(random) + shift,
+           14.028 + 0.02 * normal(random) + lb_shift);
+  }
+};
+
+constexpr std::int64_t swap_step = 3400, last_step = 3440;
+
+Answer judged(const Trainer& trainer, std::int64_t swap = swap_step) {
+  const Folder folder;
+  return check_curve(CurveQuestion{.log = folder.put("train.log", trainer.text), .swap = swap});
+}
+
+Trainer steady() {
+  Trainer trainer;
+  trainer.run(1, last_step);
+  return trainer;
+}
+
+// Protects: a log of a run that goes on is let through, with its exact rule for ema_tf, in one log and in two, and
+// where the new run takes up a step that the old one had gone beyond.
+TEST(Curve, AdmitsARunThatGoesOn) {
+  const Answer answer = judged(steady());
+  EXPECT_TRUE(answer.admitted()) << text_of(answer);
+  EXPECT_EQ(answer.checked.size(), 4u);
+
+  Trainer old, fresh;
+  old.run(1, swap_step);
+  fresh.ema = old.ema, fresh.random = old.random;
+  old.run(swap_step, swap_step + 7);  // steps after the checkpoint, which the new code runs again
+  fresh.run(swap_step, last_step);
+  const Folder folder;
+  const Answer two =
+      check_curve(CurveQuestion{.log = folder.put("a.log", old.text), .log_after = folder.put("b.log", fresh.text)});
+  EXPECT_TRUE(two.admitted()) << text_of(two);
+  const Answer one = check_curve(CurveQuestion{.log = folder.put("c.log", old.text + fresh.text), .swap = swap_step});
+  EXPECT_TRUE(one.admitted()) << text_of(one);
+}
+
+// Protects: each way in which a swap breaks the curve, on its own.
+TEST(Curve, RefusesEachBreak) {
+  Trainer worse;
+  worse.run(1, swap_step), worse.run(swap_step, last_step, 0.5);
+  expect_one(judged(worse), "curve", "tf: mean");
+
+  Trainer balance;
+  balance.run(1, swap_step), balance.run(swap_step, last_step, 0, 0.1);
+  expect_one(judged(balance), "curve", "lb: mean");
+
+  Trainer reset;
+  reset.run(1, swap_step);
+  reset.ema = 0.9 * reset.ema;
+  reset.run(swap_step, last_step);
+  expect_one(judged(reset), "curve", "ema_tf breaks its own rule in 1 lines after the swap: at step 3400");
+
+  Trainer broken;
+  broken.run(1, swap_step + 3), broken.step(swap_step + 3, std::nan(""), 14), broken.run(swap_step + 4, last_step);
+  expect_one(judged(broken), "curve", "not finite in 37 lines, the first after the swap, step 3403");
+
+  Trainer again = steady();
+  again.run(swap_step + 5, last_step);
+  expect_one(judged(again), "curve", "the steps go back from 3439 to 3405");
+}
+
+// Protects: with too little to go by nothing is admitted, and the lines that are wanted are named.
+TEST(Curve, TooFewLinesAreUndecided) {
+  expect_one(judged(steady(), 3000), "curve",
+             "undecided: 2999 lines before the swap and 440 after it, wanted 3312 and 16");
+  expect_one(judged(steady(), last_step - 3), "curve", "and 3 after it");
+  expect_one(judged(steady(), last_step + 10), "curve", "no line with tf=, ema_tf= and lb= after the swap");
+  expect_one(judged(steady(), 0), "curve", "before the swap");
+}
+
+// Protects: a log of every tenth step, where ema_tf cannot be computed again, is held against its own noise, and a
+// reset is found there too.
+TEST(Curve, SparseLogs) {
+  const auto sparse = [](double ema_factor) {
+    Trainer all, kept;
+    all.run(100'001, 150'001);
+    all.ema *= ema_factor;
+    all.run(150'001, 150'401);
+    for (std::size_t i = 9; i < all.samples.size(); i += 10) {
+      const Sample& s = all.samples[i];
+      kept.text += fmt::format("step={} tf={} ema_tf={} lb={}\n", *s.step, s.tf, s.ema_tf, s.lb);
+    }
+    return judged(kept, 150'010);
+  };
+  const Answer same = sparse(1);
+  EXPECT_TRUE(same.admitted()) << text_of(same);
+  EXPECT_NE(same.checked[1].said.find("not of every step"), std::string::npos);
+  expect_one(sparse(0), "curve", "ema_tf: mean");
+}
+
+// Protects: a curve that stands still is no alarm by the rounding of its sums, and one that then moves is.
+TEST(Curve, AConstantSeries) {
+  const Series constant(4000, 14.028);
+  Series moved(20, 14.028);
+  EXPECT_EQ(continuity(constant, moved, 0.005)->mean_p, 1);
+  for (double& value : moved) value += 0.001;
+  EXPECT_LE(continuity(constant, moved, 0.005)->mean_p, 0.005);
+}
+
+std::vector<Sample> read(const std::string& text) {
+  std::istringstream in(text);
+  return samples_from(in, "log");
+}
+
+std::string log_fault(const std::string& text) {
+  try {
+    read(text);
+  } catch (const std::runtime_error& fault) {
+    return fault.what();
+  }
+  return "";
+}
+
+// Protects: what a line says is read whole or refused by its number; nothing is taken for what it is not.
+TEST(CurveLog, ReadsFields) {
+  const auto samples =
+      read("hello\nema_tf=4.25, tf=4.5 lb=1.4e1 other_tf=9\r\nx tf=nan ema_tf=-inf lb=14\ncut tf=4 ema_tf=4 lb=1");
+  ASSERT_EQ(samples.size(), 2u);  // the last line has no end
+  EXPECT_EQ(samples[0].tf, 4.5);
+  EXPECT_EQ(samples[0].ema_tf, 4.25);
+  EXPECT_EQ(samples[0].lb, 14);
+  EXPECT_DOUBLE_EQ(samples[0].tf_unit, 0.1);
+  EXPECT_DOUBLE_EQ(samples[0].ema_unit, 0.01);
+  EXPECT_EQ(samples[0].line, 2u);
+  EXPECT_TRUE(std::isnan(samples[1].tf) && std::isinf(samples[1].ema_tf));
+  EXPECT_DOUBLE_EQ(read("tf=1.25e-03 ema_tf=1e+2 lb=1\n")[0].tf_unit, 1e-5);
+  EXPECT_EQ(log_fault("ema_tf=1 lb=1\n"), "log, line 1: it has ema_tf= and no tf=");
+  EXPECT_EQ(log_fault("tf=1 ema_tf=1\n"), "log, line 1: it has ema_tf= and no lb=");
+  EXPECT_EQ(log_fault("\ntf=1 tf=2 ema_tf=1 lb=1\n"), "log, line 2: tf= stands there twice");
+  for (const char* wrong : {"", "--", "1.2.3", "1x", "1e", "1-2", "0x10", "+1"})
+    EXPECT_NE(log_fault(fmt::format("tf=1 ema_tf=1 lb={}\n", wrong)).find("wanted a number"), std::string::npos)
+        << wrong;
+  EXPECT_NE(log_fault("step=1.5 tf=1 ema_tf=1 lb=1\n").find("step= is no count"), std::string::npos);
+  EXPECT_NE(log_fault("step=1 tf=1 ema_tf=1 lb=1\ntf=1 ema_tf=1 lb=1\n").find("in some lines"), std::string::npos);
+  EXPECT_NE(log_fault(std::string(100'000, 'x') + "\n").find("longer than"), std::string::npos);
+}
+
+// Protects the reader from any bytes.
+TEST(CurveLog, FuzzedBytes) {
+  Trainer trainer;
+  trainer.run(1, 20);
+  EXPECT_TRUE(rc::check("bytes", [&] {
+    std::string text = trainer.text;
+    for (int i = *rc::gen::inRange(1, 8); i > 0; --i) {
+      const auto at = *rc::gen::inRange<std::size_t>(0, text.size());
+      switch (*rc::gen::inRange(0, 3)) {
+        case 0: text[at] = *rc::gen::arbitrary<char>(); break;
+        case 1: text.erase(at, *rc::gen::inRange<std::size_t>(1, 30)); break;
+        default:
+          text.insert(at, *rc::gen::element<std::string>("tf=", "ema_tf=", "lb=", "step=", "1e999", "nan", "\n",
+                                                         std::string(1, '\0')));
+      }
+    }
+    try {
+      const auto samples = read(text);
+      const Answer answer = check_curve(samples, samples);
+      RC_ASSERT(!answer.admitted());  // twenty lines decide nothing
+    } catch (const std::runtime_error& fault) {
+      RC_ASSERT(std::string(fault.what()).starts_with("log, line "));
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace fractus::gate
