@@ -28,6 +28,7 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify --candidate mine.py:attention --reference chunked   against a form in use; both are judged
   ./fractus-verify --candidate mine.pt2 --forward-only --dtype float32   an exported package, which has no gradients
   ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
+  ./fractus-verify gate --policy policy.toml --envelope envelope.json --artifact kernels.py   may it be loaded?
   ./fractus-verify bench attention                            time and memory at the training run's shapes
   ./fractus-verify bench cross_entropy                        the same for the loss, beside the dense form
   ./fractus-verify bench power                                the plan beside gradcheck, assert_close and relative RMS

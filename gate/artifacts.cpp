@@ -155,6 +155,25 @@ void refuse_other_layout(const std::vector<Subject>& wanted, const std::vector<A
        "keep names and folders as they were verified, or verify with --subject of the folder that holds all of it"});
 }
 
+// Python runs the compiled form that lies beside a source and claims to be of its time and size (PEP 3147, PEP 552), or
+// claims that nobody need look: bytes that no digest of the source binds.
+void refuse_compiled(const std::vector<Artifact>& artifacts, Answer& answer) {
+  for (const Artifact& artifact : artifacts) {
+    if (artifact.path.extension() != ".py") continue;
+    std::error_code error;
+    const std::string stem = artifact.path.stem().string() + ".";
+    for (std::filesystem::directory_iterator one(artifact.path.parent_path() / "__pycache__", error), end;
+         !error && one != end; one.increment(error))
+      if (const std::string name = one->path().filename().string(); name.starts_with(stem) && name.ends_with(".pyc")) {
+        answer.refusals.push_back(
+            {check, fmt::format("'{}' may be run in place of '{}'", one->path().string(), artifact.path.string()),
+             "remove it and set PYTHONDONTWRITEBYTECODE=1 or PYTHONPYCACHEPREFIX for the run, or bind the whole folder "
+             "with --subject"});
+        break;
+      }
+  }
+}
+
 }  // namespace
 
 std::vector<Artifact> read_artifacts(const std::vector<std::filesystem::path>& paths, Answer& answer) {
@@ -184,6 +203,7 @@ Answer artifacts_admitted(const Policy& policy, const attest::Statement& stateme
   refuse_strangers(*roles, wanted, artifacts, answer);
   refuse_missing(wanted, artifacts, answer);
   if (answer.refusals.size() == before) refuse_other_layout(wanted, artifacts, answer);
+  refuse_compiled(artifacts, answer);
   if (answer.refusals.empty())
     for (const Artifact& artifact : artifacts)
       answer.checked.push_back({check, fmt::format("{} is {}", artifact.path.string(), text_of(artifact.digest))});

@@ -24,6 +24,7 @@ std::vector<Artifact> read_artifacts(const std::vector<std::filesystem::path>& p
 // among the others as in the run: two modules that have changed places, or a stranger beside them, are other code.
 // - A folder is a subject by its tree digest alone. File by file it could hold more than was verified.
 // - A file that lies, by its subject's name, in a folder that is a subject too is part of it and needs no artifact.
+// - A Python source beside which its compiled form lies is refused, since Python may run that one.
 // - Subjects of the reference alone are what the candidate was held against; an artifact that is one is refused.
 Answer artifacts_admitted(const Policy& policy, const attest::Statement& statement,
                           const std::vector<Artifact>& artifacts);

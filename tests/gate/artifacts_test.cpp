@@ -125,6 +125,18 @@ TEST(Artifacts, LieAsTheyDidInTheRun) {
   expect_one(several.admit({first, second, third}).answer, "artifact", "lie or are named otherwise");
 }
 
+// Protects: what Python would run in place of the verified source. A folder's digest binds it.
+TEST(Artifact, WithACompiledFormBesideItIsRefused) {
+  Several several;
+  const auto file = several.subject("pkg/kernels.py", "1");
+  several.folder.put("run/pkg/__pycache__/kernels2.cpython-311.pyc", "of another source");
+  EXPECT_TRUE(several.admit({file}).answer.admitted());
+  several.folder.put("run/pkg/__pycache__/kernels.cpython-311.pyc", "anything");
+  expect_one(several.admit({file}).answer, "artifact", "__pycache__/kernels.cpython-311.pyc' may be run in place of");
+  const auto folder = several.tree("pkg");
+  EXPECT_TRUE(several.admit({folder}).answer.admitted());
+}
+
 // Protects: a folder is the whole of it, down to an entry more.
 TEST(Artifacts, OfAFolderAreTheWholeOfIt) {
   Several several;
