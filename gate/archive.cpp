@@ -15,7 +15,7 @@
 namespace fractus::gate {
 namespace {
 
-constexpr std::uint64_t most_entries = 1'000'000;
+constexpr std::uint64_t most_entries = 1'000'000, most_directory_bytes = 256 << 20;
 constexpr std::size_t most_name_bytes = 1024;
 
 // torch looks an entry up without regard to case (miniz, mz_zip_reader_locate_file with no flags), so two names that
@@ -65,6 +65,40 @@ void require_zip(int descriptor) {
   throw Unreadable("it does not begin as a zip archive, which torch.save writes", save_again);
 }
 
+// Sizes of the directory as the file's last bytes say them, before a library makes room for it. They must be the last:
+// text behind the directory could hold a second one, and two readers might each take another one.
+void require_directory_at_end(int descriptor, std::uint64_t bytes) {
+  constexpr std::uint64_t end_bytes = 22, locator_bytes = 20, wide_bytes = 56;
+  unsigned char held[wide_bytes];
+  const auto read_at = [&](std::uint64_t at, std::uint64_t count, const char* signature) {
+    return at < bytes && ::pread(descriptor, held, count, static_cast<off_t>(at)) == static_cast<ssize_t>(count) &&
+           std::memcmp(held, signature, 4) == 0;
+  };
+  const auto number = [&](int at, int count) {
+    std::uint64_t value = 0;
+    for (int i = count; i-- > 0;) value = value << 8 | held[at + i];
+    return value;
+  };
+  const auto damaged = [] {
+    return Unreadable("its zip archive is cut short, or something stands behind its directory",
+                      "give a whole file: write to a temporary name, then rename it");
+  };
+  if (bytes < end_bytes || !read_at(bytes - end_bytes, end_bytes, "PK\5\6") || number(20, 2) != 0) throw damaged();
+  std::uint64_t entries = number(10, 2), size = number(12, 4);
+  if (entries == 0xffff || size == 0xffffffff || number(16, 4) == 0xffffffff) {  // the wide numbers of zip64
+    if (bytes < end_bytes + locator_bytes || !read_at(bytes - end_bytes - locator_bytes, locator_bytes, "PK\6\7"))
+      throw damaged();
+    const std::uint64_t at = number(8, 8);
+    if (at > bytes || !read_at(at, wide_bytes, "PK\6\6")) throw damaged();
+    entries = number(32, 8);
+    size = number(40, 8);
+  }
+  if (entries > most_entries || size > most_directory_bytes)
+    throw Unreadable(fmt::format("its archive has {} entries in a directory of {} bytes, wanted {} and {} at most",
+                                 entries, size, most_entries, most_directory_bytes),
+                     save_again);
+}
+
 }  // namespace
 
 std::string in_quotes(std::string_view text) {
@@ -95,6 +129,7 @@ Archive::Archive(const std::filesystem::path& file) : open_(std::make_unique<Ope
   std::uint64_t bytes = 0;
   Descriptor descriptor{open_regular(file, bytes)};
   require_zip(descriptor.value);
+  require_directory_at_end(descriptor.value, bytes);
   std::FILE* stream = ::fdopen(descriptor.value, "rb");
   if (stream == nullptr) throw Unreadable(fmt::format("it cannot be opened: {}", std::strerror(errno)), "try again");
   descriptor.value = -1;  // the stream has it
@@ -117,11 +152,6 @@ Archive::Archive(const std::filesystem::path& file) : open_(std::make_unique<Ope
   const zip_int64_t count = zip_get_num_entries(open_->zip, 0);
   if (count <= 0 || static_cast<std::uint64_t>(count) > most_entries)
     throw Unreadable(fmt::format("its archive has {} entries, wanted 1 to {}", count, most_entries), save_again);
-  int comment = 0;
-  // Text behind the directory could hold a second directory, and two readers might each take another one.
-  if (zip_get_archive_comment(open_->zip, &comment, ZIP_FL_ENC_RAW) != nullptr && comment > 0)
-    throw Unreadable("its archive has a comment, which torch.save does not write", save_again);
-
   std::string folder;
   std::uint64_t total = 0;
   for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {

@@ -19,33 +19,42 @@ constexpr std::size_t most_shown = 4;
 
 std::size_t places_wanted(double level) { return static_cast<std::size_t>(std::ceil(1 / level - 1e-9)) - 1; }
 
-struct Distance {
-  double mean, single, expected;
-};
+double level_of(std::size_t series) { return false_alarms / static_cast<double>(questions * series); }
 
-// `past` has blocks_of_line blocks before `block`, all of `block.size()` lines.
-Distance distance(std::span<const double> past, std::span<const double> block) {
-  constexpr auto count = static_cast<double>(blocks_of_line);
-  const std::size_t width = block.size();
-  const auto mean_of = [](std::span<const double> values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  };
-  std::array<double, blocks_of_line> means;
-  for (std::size_t i = 0; i < blocks_of_line; ++i) means[i] = mean_of(past.subspan(i * width, width));
-  // Least squares through (i, means[i]), i = 0 ... 7; the middle of the next block is at 8.
-  const double centre = (count - 1) / 2, level = mean_of(means);
-  double slope = 0;
-  for (std::size_t i = 0; i < blocks_of_line; ++i) slope += (static_cast<double>(i) - centre) * means[i];
-  slope /= count * (count * count - 1) / 12;
-  Distance result{.expected = level + slope * (count - centre)};
-  result.mean = std::fabs(mean_of(block) - result.expected);
-  result.single = 0;
-  for (std::size_t i = 0; i < width; ++i) {
-    const double at = (static_cast<double>(i) + 0.5) / static_cast<double>(width) - 0.5;
-    result.single = std::max(result.single, std::fabs(block[i] - (result.expected + slope * at)));
-  }
-  return result;
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
+
+// At a place: `past` has past_blocks blocks of `width` lines before it.
+struct Place {
+  double level = 0, slope = 0;  // of the line through the blocks' means; the slope is per block
+  double expected = 0;          // where it leads, in the middle of the next block
+
+  Place(std::span<const double> past, std::size_t width) {
+    constexpr auto count = static_cast<double>(past_blocks);
+    constexpr double centre = (count - 1) / 2;
+    std::array<double, past_blocks> means;
+    for (std::size_t i = 0; i < past_blocks; ++i) means[i] = mean_of(past.subspan(i * width, width));
+    level = mean_of(means);
+    // Least squares through (i, means[i]), i = 0 ... 7; the middle of the next block is at 8.
+    for (std::size_t i = 0; i < past_blocks; ++i) slope += (static_cast<double>(i) - centre) * means[i];
+    slope /= count * (count * count - 1) / 12;
+    expected = level + slope * (count - centre);
+  }
+
+  double mean_distance(std::span<const double> block) const { return std::fabs(mean_of(block) - expected); }
+
+  double single_distance(std::span<const double> block) const {
+    double furthest = 0;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const double at = (static_cast<double>(i) + 0.5) / static_cast<double>(block.size()) - 0.5;
+      furthest = std::max(furthest, std::fabs(block[i] - (expected + slope * at)));
+    }
+    return furthest;
+  }
+
+  double late_distance(std::span<const double> block) const { return std::fabs(mean_of(block) - level); }
+};
 
 bool finite(const Sample& sample) {
   return std::isfinite(sample.tf) && std::isfinite(sample.ema_tf) && std::isfinite(sample.lb);
@@ -81,7 +90,7 @@ class Curve {
     const bool exact = check_average();
     std::vector<std::pair<std::string, double Sample::*>> series = {{"tf", &Sample::tf}, {"lb", &Sample::lb}};
     if (!exact) series.emplace_back("ema_tf", &Sample::ema_tf);
-    const std::size_t tests = 2 * series.size(), wanted = lines_wanted(tests);
+    const std::size_t wanted = lines_wanted(series.size());
     if (before_.size() < wanted || after_.size() < least_block) {
       refuse(
           fmt::format("undecided: {} lines before the swap and {} after it, wanted {} and {}", before_.size(),
@@ -90,7 +99,7 @@ class Curve {
           "nothing can be said of its curve");
       return std::move(answer_);
     }
-    for (const auto& [what, member] : series) check_series(what, member, false_alarms / static_cast<double>(tests));
+    for (const auto& [what, member] : series) check_series(what, member, level_of(series.size()));
     return std::move(answer_);
   }
 
@@ -164,13 +173,15 @@ class Curve {
     const Continuity found =
         *continuity(values(before_), values(after_), level);  // enough lines: that was asked before
     const std::string text = fmt::format(
-        "{}: mean {:.6g} of the first {} lines after the swap, expected {:.6g}; p {:.2g} for the mean, "
-        "{:.2g} for the furthest line, of {} places before",
-        what, found.mean, found.block, found.expected, found.mean_p, found.single_p, found.places);
-    if (found.mean_p > level && found.single_p > level)
+        "{}: mean {:.6g} of the first {} lines after the swap, expected {:.6g} (p {:.2g}, furthest line p {:.2g}, of "
+        "{} "
+        "places before); mean {:.6g} of the last of {} lines, {:.6g} before the swap (p {:.2g})",
+        what, found.mean, found.block, found.expected, found.mean_p, found.single_p, found.places, found.late_mean,
+        found.reach, found.level, found.late_p);
+    if (!found.refused_at(level))
       passed(fmt::format("{}; level {:.2g} each, {:.2g} in all", text, level, false_alarms));
     else
-      refuse(fmt::format("{}; refused at {:.2g}, which a run without a change reaches in {:.2g} of all checks", text,
+      refuse(fmt::format("{}; refused at {:.2g}, and a run without a change is refused in {:.2g} of all checks", text,
                          level, false_alarms),
              "go back to the code before the swap; the run does not go on within its own noise");
   }
@@ -202,36 +213,44 @@ std::optional<Refusal> goes_back(const std::vector<Sample>& after, std::int64_t 
 
 }  // namespace
 
-std::size_t lines_wanted(std::size_t tests) {
-  return (places_wanted(false_alarms / static_cast<double>(tests)) + blocks_of_line) * least_block;
-}
+std::size_t lines_wanted(std::size_t series) { return (places_wanted(level_of(series)) + past_blocks) * least_block; }
 
 std::optional<Continuity> continuity(std::span<const double> before, std::span<const double> after, double level) {
-  const std::size_t width = std::min(after.size(), before.size() / (places_wanted(level) + blocks_of_line));
-  if (width == 0) return std::nullopt;
-  const std::size_t blocks = before.size() / width;
-  const std::size_t places = std::min(blocks - blocks_of_line, most_places);
-  const auto past_of = [&](std::size_t end) {
-    return before.subspan(end - blocks_of_line * width, blocks_of_line * width);
-  };
-  const Distance here = distance(past_of(before.size()), after.first(width));
+  const std::size_t wanted = places_wanted(level), whole = wanted + past_blocks;
+  if (after.size() < least_block || before.size() < whole * least_block) return std::nullopt;
+  Continuity found;
+  // Half of the lines before are for the blocks, and half for as many lines behind each of them as there are behind the
+  // swap.
+  found.block = std::max(least_block, std::min(after.size(), before.size() / (2 * whole)));
+  found.reach = std::min(after.size(), before.size() - (whole - 1) * found.block);
+  const std::size_t width = found.block, past = past_blocks * width, late = found.reach - width;
+  const auto place_at = [&](std::size_t at) { return Place(before.subspan(at - past, past), width); };
+  const Place here = place_at(before.size());
+  found.mean = mean_of(after.first(width));
+  found.expected = here.expected;
+  found.late_mean = mean_of(after.subspan(late, width));
+  found.level = here.level;
   // A series that stands still has distances that are the rounding of these sums.
-  const double nothing = 1e-9 * (std::fabs(here.expected) + 1e-300);
-  std::size_t means = 0, singles = 0;
-  for (std::size_t i = 0; i < places; ++i) {
-    const std::size_t begin = before.size() - (i + 1) * width;
-    const Distance there = distance(past_of(begin), before.subspan(begin, width));
-    means += there.mean >= here.mean - nothing ? 1 : 0;
-    singles += there.single >= here.single - nothing ? 1 : 0;
+  const double nothing = 1e-9 * std::fabs(here.expected);
+  const double mean = here.mean_distance(after.first(width)) - nothing,
+               single = here.single_distance(after.first(width)) - nothing,
+               last = here.late_distance(after.subspan(late, width)) - nothing;
+  std::size_t means = 0, singles = 0, lasts = 0;
+  found.places = wanted;
+  for (std::size_t i = 0; i < found.places; ++i) {
+    const std::size_t at = before.size() - (i + 1) * width, of_late = before.size() - found.reach - i * width;
+    const Place there = place_at(at);
+    means += there.mean_distance(before.subspan(at, width)) >= mean ? 1 : 0;
+    singles += there.single_distance(before.subspan(at, width)) >= single ? 1 : 0;
+    lasts += place_at(of_late).late_distance(before.subspan(of_late + late, width)) >= last ? 1 : 0;
   }
-  const auto all = static_cast<double>(places + 1);
-  return Continuity{.block = width,
-                    .places = places,
-                    .mean = std::accumulate(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(width), 0.0) /
-                            static_cast<double>(width),
-                    .expected = here.expected,
-                    .mean_p = static_cast<double>(means + 1) / all,
-                    .single_p = static_cast<double>(singles + 1) / all};
+  const auto rank = [&](std::size_t as_far) {
+    return static_cast<double>(as_far + 1) / static_cast<double>(found.places + 1);
+  };
+  found.mean_p = rank(means);
+  found.single_p = rank(singles);
+  found.late_p = rank(lasts);
+  return found;
 }
 
 Answer check_curve(const std::vector<Sample>& before, const std::vector<Sample>& after) {

@@ -153,16 +153,16 @@ class Others(Files):
 
     def test_curve(self):
         log, ema = [], 4.0
-        for step in range(1, 3401):
+        for step in range(1, 5001):
             tf = 4 + ((step * 7919) % 1009) / 1009 - 0.5
             ema = 0.98 * ema + 0.02 * tf
             log.append(f"step={step} tf={tf:.4f} ema_tf={ema:.4f} lb={14.03 + (step * 104729 % 997) / 1e5:.4f}")
         file = self.folder / "train.log"
         file.write_text("\n".join(log) + "\n")
-        self.assertTrue(self.gate("--curve", file, "--swap-at", 3380)["admitted"])
-        log[3385] = log[3385].replace("tf=", "tf=nan tf_was=", 1)
+        self.assertTrue(self.gate("--curve", file, "--swap-at", 4980)["admitted"])
+        log[4985] = log[4985].replace("tf=", "tf=nan tf_was=", 1)
         file.write_text("\n".join(log) + "\n")
-        self.refused("not finite in 1 lines, the first after the swap, step 3386", "--curve", file, "--swap-at", 3380)
+        self.refused("not finite in 1 lines, the first after the swap, step 4986", "--curve", file, "--swap-at", 4980)
 
     def test_usage(self):
         """Protects: half a question is bad usage, not a pass."""

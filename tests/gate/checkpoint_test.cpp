@@ -164,7 +164,16 @@ TEST(Checkpoint, RefusesArchivesOfTwoMeanings) {
   expect_in("damaged", with({"run/more", "x", 0, "run/less"}));  // the header says another name than the directory
   expect_in("TorchScript", with({"run/constants.pkl", "x"}));
   EXPECT_NE(with({"run/more", floats({1, 2, 3, 4, 5, 6}), 0, "", 2}), "");  // overlaps run/data/0
-  expect_in("comment", fault_of(folder, zip(entries(), "PK\5\6")));
+  expect_in("behind its directory", fault_of(folder, zip(entries(), "PK\5\6")));
+  expect_in("behind its directory", fault_of(folder, checkpoint() + "x"));
+  expect_in("behind its directory", fault_of(folder, checkpoint().substr(0, checkpoint().size() - 1)));
+  // A directory of 2^40 entries, in a file without any.
+  const std::string record = "PK\6\6" + little(44, 8) + little(45, 2) + little(45, 2) + little(0, 8) +
+                             little(1ULL << 40, 8) + little(1ULL << 40, 8) + little(100, 8) + little(4, 8);
+  expect_in("wanted 1000000",
+            fault_of(folder, "PK\3\4" + record + "PK\6\7" + little(0, 4) + little(4, 8) + little(1, 4) + "PK\5\6" +
+                                 little(0, 4) + little(0xffff, 2) + little(0xffff, 2) + little(0xffffffff, 4) +
+                                 little(0xffffffff, 4) + little(0, 2)));
   std::vector<Entry> big = entries();
   big[1].bytes = "big";
   expect_in("not little-endian", fault_of(folder, zip(big)));
