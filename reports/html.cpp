@@ -38,7 +38,8 @@ pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6p
 .numbers b { display: block; font-size: 1.2rem; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0; font-size: .92em; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .5rem .3rem 0; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; overflow-wrap: normal; } tr.above td { border-bottom: 0; padding-bottom: 0; } td.number, th.number { text-align: right; white-space: nowrap; overflow-wrap: normal; }
+th { font-weight: 600; overflow-wrap: normal; } tr.above td { border-bottom: 0; padding-bottom: 0; overflow-wrap: normal; } td.number, th.number { text-align: right; overflow-wrap: normal; }
+td.number { white-space: nowrap; }
 td.verdict-cell { white-space: nowrap; overflow-wrap: normal; font-weight: 600; font-size: .9em; }
 .matrix th.turned { writing-mode: vertical-rl; transform: rotate(180deg); vertical-align: bottom; padding: .3rem 0;
   font-weight: 500; font-size: .85em; white-space: nowrap; }
@@ -77,6 +78,13 @@ std::string grouped(std::int64_t n) {
   std::string digits = fmt::format("{}", n);
   for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
   return digits;
+}
+
+// A long name of a form, with places to break at.
+std::string breakable(const std::string& name) {
+  std::string text;
+  for (const char c : escaped(name)) text += c == '_' ? std::string("_<wbr>") : std::string(1, c);
+  return text;
 }
 
 void add_head(std::string& page, const Result& result, const std::string& origin) {
@@ -265,8 +273,8 @@ void add_power(std::string& page, const Result& result) {
     page += fmt::format("<th class=\"turned\">{} ({})</th>", escaped(property), counts.at(property));
   page += "</tr>\n";
   for (const Kill& kill : result.kills) {
-    page += fmt::format("<tr><td><code>{}</code><br><span class=\"soft\">{}</span>", escaped(kill.form),
-                        escaped(kill.summary));
+    page += fmt::format("<tr><td><code>{}</code><br><span class=\"soft\">{}</span>", breakable(kill.form),
+                        breakable(kill.summary));
     if (!kill.killed)
       page += result.power_measured ? "<br><b class=\"bad\">survived</b>"
                                     : "<br><span class=\"doubt\">not caught yet</span>";

@@ -156,10 +156,8 @@ Reference reference_of(const std::vector<Shard>& shards, const std::vector<Prope
                        std::vector<std::string>& differences) {
   Reference reference = *shards.front().result.reference;
   reference.properties.clear();
-  reference.failures.clear();
   for (const Shard& shard : shards) {
     const Reference& its = *shard.result.reference;
-    add_new(reference.failures, its.failures);
     if (reference.trouble.empty()) reference.trouble = its.trouble;
     if (its.verdict == "FAILED") reference.output = its.output;
   }

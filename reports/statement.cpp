@@ -41,6 +41,7 @@ std::string shortfall(const Result& result) {
   if (!result.reference) return "";
   if (!result.reference->trouble.empty()) return result.reference->trouble;
   if (!result.reference->failures.empty()) return result.reference->failures.front();
+  if (result.reference->properties.size() != result.properties.size()) return "the reference ran other properties";
   return fault_in(result.reference->properties);
 }
 
@@ -124,6 +125,7 @@ attest::Statement statement_of(const Result& result, const Bytes& bytes, std::in
   if (bytes.candidate.empty())
     throw std::invalid_argument("a statement binds the candidate's bytes, and there are none");
   if (expires <= issued) throw std::invalid_argument("a statement expires after it was issued");
+  const std::string verdict = verdict_to_sign(result);  // first: it looks whether the result is one
   const json view = to_json(result);
   std::int64_t cases = 0, elements = 0, undecidable = 0;
   for (const PropertyResult& property : result.properties) {
@@ -135,7 +137,7 @@ attest::Statement statement_of(const Result& result, const Bytes& bytes, std::in
   const std::vector<std::string> missing = result.coverage.missing();
   const json predicate{
       {"format", attest::predicate_format},
-      {"verdict", verdict_to_sign(result)},
+      {"verdict", verdict},
       {"kernel", result.kernel},
       {"candidate", result.candidate},
       {"contract_version", result.contract_version},

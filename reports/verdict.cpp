@@ -33,9 +33,19 @@ void settle(PropertyResult& record) {
 }
 
 void settle(Reference& reference) {
+  reference.failures.clear();
+  if (!reference.trouble.empty())
+    reference.failures.push_back(
+        fmt::format("the reference '{}' cannot be used: {}", reference.name, reference.trouble));
   for (PropertyResult& record : reference.properties) {
     record.reason.clear();
     settle(record);
+    if (!record.finding) continue;
+    std::string failure = fmt::format("the reference '{}' itself fails {}", reference.name, record.name);
+    if (record.witness) failure += " at " + label(record.witness->smallest);
+    failure += ": " + record.finding->text;
+    if (record.witness && !record.witness->replay.empty()) failure += "; " + record.witness->replay;
+    reference.failures.push_back(std::move(failure));
   }
   const auto any = [&](const std::string& verdict) {
     return std::any_of(reference.properties.begin(), reference.properties.end(),

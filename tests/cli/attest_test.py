@@ -204,6 +204,48 @@ class Verdicts(Folder):
                 self.assertEqual(self.verified()["predicate"]["result"], json.loads(files[0].read_text()))
 
 
+class Merge(Folder):
+    """Protects a signature over shards: it stands for runs that the same key signed, of one plan and the same bytes."""
+
+    def test_merge(self):
+        mine = self.write("mine.py", "import torch\n" + ATTENTION)
+        parts = {}
+        for name, part in (("a", ("--only", "choices")), ("b", ("--skip", "choices,power,repeat,memory,exact,gradients,carry,rounding"))):
+            parts[name] = self.folder / name
+            done = run("--candidate", f"{mine}:right", *QUICK[:-2], *part, "--report", parts[name], "--sign", self.key, "--expires", "2h" if name == "a" else "9h")
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        envelopes = [parts["a"] / "envelope.json", parts["b"] / "envelope.json"]
+
+        def merge(*files, status):
+            done = run("report", "merge", *files, "--sign", self.key, "--envelope", self.folder / "whole.json")
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            return done
+
+        merge(*envelopes, status=2)
+        whole, first = self.verified(self.folder / "whole.json"), self.verified(envelopes[0])
+        self.assertEqual(whole["predicate"]["verdict"], "PARTIAL")
+        self.assertEqual([p["name"] for p in whole["predicate"]["properties"]], ["contract", "choices"])
+        self.assertEqual(whole["subjects"], first["subjects"])
+        self.assertEqual(whole["predicate"]["expires"], first["predicate"]["expires"])
+        (self.folder / "whole.json").unlink()
+
+        # A plain result, an envelope by another key, one that has expired, and one about other bytes.
+        self.assertIn("no DSSE envelope", merge(envelopes[0], parts["b"] / "report.json", status=64).stderr)
+        self.assertEqual(run("key", "new", self.folder / "other.pem").returncode, 0)
+        statement = json.loads(base64.b64decode(json.loads(envelopes[1].read_text())["payload"]))
+        foreign = dsse.Envelope(json.dumps(statement).encode(), "application/vnd.in-toto+json", {})
+        foreign.sign(CryptoSigner(load_pem_private_key((self.folder / "other.pem").read_bytes(), None)))
+        self.assertIn("no signature of it", merge(envelopes[0], self.write("foreign.json", json.dumps(foreign.to_dict())), status=64).stderr)
+        statement["predicate"]["expires"] = "2020-01-01T00:00:00Z"
+        self.assertIn("only what stands now", merge(envelopes[0], self.sign_by_hand(statement), status=64).stderr)
+        statement["predicate"]["expires"] = first["predicate"]["expires"]
+        merge(envelopes[0], self.sign_by_hand(statement), status=2)
+        (self.folder / "whole.json").unlink()
+        statement["subject"][0]["digest"]["sha256"] = "0" * 64
+        self.assertIn("different bytes", merge(envelopes[0], self.sign_by_hand(statement), status=64).stderr)
+        self.assertFalse((self.folder / "whole.json").exists())
+
+
 class Subjects(Folder):
     """Protects the gate: the digests are those of the bytes that were run, and of all of them."""
 
