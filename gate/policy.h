@@ -46,7 +46,8 @@ struct Policy {
   // digest do not.
   std::map<std::string, Rule> machine{{"cpu", Rule::any},     {"cpu_features", Rule::same}, {"cores", Rule::any},
                                       {"system", Rule::same}, {"compiler", Rule::any},      {"torch", Rule::same},
-                                      {"cuda", Rule::same},   {"gpu", Rule::same},          {"driver", Rule::same}};
+                                      {"cuda", Rule::same},   {"gpu", Rule::same},          {"driver", Rule::same},
+                                      {"flags", Rule::any}};
   std::set<std::string> revoked_plans, revoked_candidates, revoked_keys;  // hex: plan hashes, digests, key ids
 };
 
