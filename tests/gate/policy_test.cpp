@@ -50,7 +50,7 @@ TEST(Policy, HasStrictDefaults) {
                                                                           {"waivers", none},
                                                                           {"uncovered", none},
                                                                           {"smallest_cases", 100},
-                                                                          {"smallest_elements", 100'000},
+                                                                          {"smallest_elements", 10'000},
                                                                           {"smallest_kills", 10},
                                                                           {"largest_undecidable_share", 0.05},
                                                                           {"max_age", "30d"},
