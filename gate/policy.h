@@ -35,7 +35,7 @@ struct Policy {
   std::set<std::string> uncovered;                     // classes of cases that may be missing
   // A plan is fixed by the signer's version, and these are below those of every complete plan of this one, smoke for
   // one dtype included: they stop a plan that some version lost on its way.
-  std::int64_t smallest_cases = 100, smallest_elements = 100'000, smallest_kills = 10;
+  std::int64_t smallest_cases = 100, smallest_elements = 10'000, smallest_kills = 10;
   // Of all compared elements. Complete runs of this version reach 0.027; the verdict itself allows a single property
   // 0.25.
   double largest_undecidable_share = 0.05;
@@ -46,7 +46,8 @@ struct Policy {
   // digest do not.
   std::map<std::string, Rule> machine{{"cpu", Rule::any},     {"cpu_features", Rule::same}, {"cores", Rule::any},
                                       {"system", Rule::same}, {"compiler", Rule::any},      {"torch", Rule::same},
-                                      {"cuda", Rule::same},   {"gpu", Rule::same},          {"driver", Rule::same}};
+                                      {"cuda", Rule::same},   {"gpu", Rule::same},          {"driver", Rule::same},
+                                      {"flags", Rule::any}};
   std::set<std::string> revoked_plans, revoked_candidates, revoked_keys;  // hex: plan hashes, digests, key ids
 };
 

@@ -33,6 +33,7 @@ Answer kernel(const Policy& policy, const json& predicate) {
   const Members said(predicate, check, answer);
   const auto name = said.text("kernel");
   const auto version = said.count("contract_version");
+  const auto candidate = said.text("candidate");
   if (name) {
     const auto known = policy.kernels.find(*name);
     std::vector<std::string> kernels;
@@ -48,7 +49,9 @@ Answer kernel(const Policy& policy, const json& predicate) {
                        known->second, *version),
            "verify the candidate again with the version of fractus-verify that holds this contract"});
   }
-  return passed_or(answer, check, fmt::format("{}, contract {}", shown(name.value_or("")), version.value_or(0)));
+  return passed_or(answer, check,
+                   fmt::format("{}, contract {}, the form {}", shown(name.value_or("")), version.value_or(0),
+                               shown(candidate.value_or(""))));
 }
 
 Answer word(const json& predicate) {

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import tempfile
@@ -196,6 +197,18 @@ class Gate(unittest.TestCase):
                 done = subprocess.run(arguments + [str(artifact), "--json", str(self.folder / "none" / "gate.json")], stdout=full,
                                       stderr=subprocess.PIPE, timeout=60)
             self.assertEqual(done.returncode, status, done.stderr)
+
+    def test_colour(self):
+        """Protects the reader of a log: colour on a terminal alone (test_admits has the other half)."""
+        terminal, end = pty.openpty()
+        try:
+            done = subprocess.run([str(ROOT / "fractus-verify"), "gate", "--policy", str(self.policy()), "--envelope",
+                                   str(self.folder / "none.json"), "--artifact", str(self.candidate)], stdout=end, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(b"\033[1;31mREFUSED\033[0m", os.read(terminal, 4096))
+        finally:
+            os.close(terminal)
+            os.close(end)
 
     def test_large_artifact(self):
         """Protects the digest: the last byte of a large file counts as the first does."""

@@ -52,8 +52,8 @@ std::vector<Fault> faults() {
     said(e)["waived"] = {"shared-edges", "memory-growth"};
   });
   add("extent", "at least 100 cases, got 99", [](Example& e) { said(e)["cases"] = 99; });
-  add("extent", "at least 100000 elements, got 99999", [](Example& e) {
-    said(e)["elements"] = 99'999;
+  add("extent", "at least 10000 elements, got 9999", [](Example& e) {
+    said(e)["elements"] = 9'999;
     said(e)["undecidable"] = 0;
   });
   add("extent", "at most 0.05 of the elements undecidable, got 0.0501", [](Example& e) {
@@ -160,7 +160,7 @@ TEST(Admission, IsRefusedWithoutAnyMemberOfTheStatement) {
   for (const char* inner : {"name", "verdict", "cases", "planned"})
     paths.push_back(std::string("/properties/0/") + inner);
   paths.push_back("/coverage/missing");
-  const std::set<std::string> unread{"/format", "/candidate", "/seed", "/undecidable_share"};
+  const std::set<std::string> unread{"/format", "/seed", "/undecidable_share"};
   for (const std::string& path : paths) {
     if (unread.contains(path)) continue;
     for (const bool is_absent : {true, false}) {
@@ -277,17 +277,18 @@ TEST(Envelope, WithAnyByteChangedIsRefusedOrTheSame) {
   const Admission before = gate::admit(circumstances, example.envelope, {example.artifact});
   ASSERT_TRUE(before.answer.admitted());
   std::size_t same = 0;
-  const auto file = example.folder.path / "changed.json";
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::string changed = text;
-    changed[i] = static_cast<char>(changed[i] ^ (1 << i % 7));
-    std::ofstream(file, std::ios::binary | std::ios::trunc) << changed;
-    const Admission after = gate::admit(circumstances, file, {example.artifact});
-    if (!after.answer.admitted()) continue;
-    ++same;
-    EXPECT_EQ(after.predicate, before.predicate) << i;
+    for (const int bit : {0, static_cast<int>(1 + i % 7)}) {
+      changed[i] = static_cast<char>(text[i] ^ (1 << bit));
+      const auto file = example.folder.put("changed.json", changed);
+      const Admission after = gate::admit(circumstances, file, {example.artifact});
+      if (!after.answer.admitted()) continue;
+      ++same;
+      EXPECT_EQ(after.predicate, before.predicate) << i;
+    }
   }
-  EXPECT_LT(same, 100u);  // white space, and the id of the key, which is a hint
+  EXPECT_LT(same, 200u);  // white space, and the id of the key, which is a hint
 }
 
 }  // namespace

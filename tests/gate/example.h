@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "attest/files.h"
 #include "attest/statement.h"
@@ -28,16 +29,27 @@ struct Folder {
   std::filesystem::path put(const std::string& name, const std::string& text) const {
     const std::filesystem::path file = path / name;
     std::filesystem::create_directories(file.parent_path());
+    std::filesystem::remove(file);  // a file that is cut and written again waits for the disk on some file systems
     std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
     return file;
   }
 };
 
+// One key for all examples: making one waits for the disk.
+inline const std::pair<attest::PrivateKey, std::string>& shared_key() {
+  static const auto key = [] {
+    const Folder folder;
+    const attest::NewKey made = attest::new_key(folder.path / "ci.pem");
+    return std::pair{attest::read_private(made.private_file), read_whole(made.public_file)};
+  }();
+  return key;
+}
+
 // A verdict that the example's policy admits at the example's clock, with one file as its candidate.
 struct Example {
   Folder folder;
-  std::filesystem::path key_file = folder.path / "ci.pem", envelope = folder.path / "envelope.json";
-  attest::PrivateKey key;
+  std::filesystem::path envelope = folder.path / "envelope.json";
+  attest::PrivateKey key = shared_key().first;
   std::filesystem::path artifact = folder.put("kernels.py", "def attention(q, k, v):\n    return q\n");
   nlohmann::json policy{
       {"format", "fractus-verify policy 1"}, {"keys", {"ci.pub.pem"}}, {"kernels", {{"linear_attention", 1}}}};
@@ -47,8 +59,7 @@ struct Example {
   Instant clock = *instant_from("2026-12-01T12:00:00Z");
 
   Example() {
-    attest::new_key(key_file);
-    key = attest::read_private(key_file);
+    folder.put("ci.pub.pem", shared_key().second);
     statement.subjects = {{"src/kernels.py", "sha256", attest::sha256_of(artifact)}};
     statement.predicate = {
         {"format", "fractus-verify verdict 1"},
