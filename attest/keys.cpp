@@ -48,21 +48,13 @@ Pkey shared(EVP_PKEY* key) { return {key, EVP_PKEY_free}; }
 
 // What is checked is the opened file and not its name, so that nobody can put another one in its place in between. A
 // link is followed: secrets are often mounted as links.
-void read_into(Secret& secret, const std::filesystem::path& file, bool is_private) {
+struct stat read_into(Secret& secret, const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) fail("cannot read the key '{}': {}", file.string(), std::strerror(errno));
   const Closed closed{descriptor};
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) fail("cannot read the key '{}': {}", file.string(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail("cannot read the key '{}': it is no regular file", file.string());
-  if (is_private && status.st_uid != ::geteuid())
-    fail("the private key '{}' belongs to user {}, and this is user {}: a signer keeps a key of its own", file.string(),
-         status.st_uid, ::geteuid());
-  if (is_private && (status.st_mode & 077) != 0)
-    fail(
-        "the private key '{}' has mode {:04o}, open to group or others: chmod 600 '{}', and make a new key where "
-        "somebody may have read it",
-        file.string(), status.st_mode & 07777, file.string());
   char buffer[4096];
   ssize_t got = 0;
   while ((got = ::read(descriptor, buffer, sizeof buffer)) != 0) {
@@ -74,13 +66,22 @@ void read_into(Secret& secret, const std::filesystem::path& file, bool is_privat
     if (got < 0) fail("cannot read the key '{}': {}", file.string(), std::strerror(error));
     if (too_long) fail("'{}' is no key: it is larger than {} bytes", file.string(), most_bytes);
   }
+  return status;
 }
 
-// Called for an encrypted key alone. Without an answer OpenSSL would ask at the terminal.
-int no_passphrase(char*, int, int, void* asked) {
-  *static_cast<bool*>(asked) = true;
-  return -1;
+void require_own(const struct stat& status, const std::filesystem::path& file) {
+  if (status.st_uid != ::geteuid())
+    fail("the private key '{}' belongs to user {}, and this is user {}: a signer keeps a key of its own", file.string(),
+         status.st_uid, ::geteuid());
+  if ((status.st_mode & 077) != 0)
+    fail(
+        "the private key '{}' has mode {:04o}, open to group or others: chmod 600 '{}', and make a new key where "
+        "somebody may have read it",
+        file.string(), status.st_mode & 07777, file.string());
 }
+
+// Without an answer of ours OpenSSL would ask at the terminal.
+int no_passphrase(char*, int, int, void*) { return -1; }
 
 std::string kind_of(const EVP_PKEY* key) {
   const char* name = EVP_PKEY_get0_type_name(key);
@@ -106,8 +107,7 @@ Pkey key_from(std::string_view pem, const std::string& name, const char* label, 
     fail("'{}' is no {} key in PEM: wanted '-----BEGIN {}-----'; 'openssl pkey' converts one", name, what, label);
   const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
   if (!bio) fail("no memory for the key '{}'", name);
-  bool asked = false;
-  const Pkey key = shared(reader(bio.get(), nullptr, no_passphrase, &asked));
+  const Pkey key = shared(reader(bio.get(), nullptr, no_passphrase, nullptr));
   if (!key) fail("'{}' is no {} key that OpenSSL can read: its PEM is damaged", name, what);
   if (EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
     fail("the key '{}' is {}, and wanted is ED25519: make one with 'fractus-verify key new FILE.pem'", name,
@@ -146,13 +146,16 @@ std::filesystem::path public_name(std::filesystem::path file) {
 
 PrivateKey read_private(const std::filesystem::path& file) {
   Secret secret;
-  read_into(secret, file, /*is_private=*/true);
-  return {key_from(secret.text, file.string(), "PRIVATE KEY", "private", PEM_read_bio_PrivateKey)};
+  const struct stat status = read_into(secret, file);
+  // Last, so that a public key given by mistake is called that.
+  Pkey key = key_from(secret.text, file.string(), "PRIVATE KEY", "private", PEM_read_bio_PrivateKey);
+  require_own(status, file);
+  return {std::move(key)};
 }
 
 PublicKey read_public(const std::filesystem::path& file) {
   Secret secret;  // it may be a private one by mistake
-  read_into(secret, file, /*is_private=*/false);
+  read_into(secret, file);
   return public_from(secret.text, file.string());
 }
 

@@ -43,7 +43,7 @@ Subject subject_from(const json& object) {
   if (subject.algorithm != sha256_name && subject.algorithm != tree_sha256_name)
     throw Malformed(fmt::format("subject '{}': wanted a digest by {} or {}, got one by '{}'", subject.name, sha256_name,
                                 tree_sha256_name, subject.algorithm));
-  subject.digest = text_in(*digest, subject.algorithm.c_str());
+  if (digest->begin()->is_string()) digest->begin()->get_to(subject.digest);
   if (subject.digest.size() != 64 || subject.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
     throw Malformed(fmt::format("subject '{}': its digest is not 64 lower-case hex digits", subject.name));
   return subject;

@@ -6,11 +6,18 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace fractus::cli {
 
 inline constexpr int bad_usage = 64;
 inline constexpr int our_failure = 70;
+
+// Of a command whose result may be signed.
+struct SignOptions {
+  std::string key, expires, envelope;
+  std::vector<std::string> subjects;
+};
 
 struct Options {
   std::string kernel, candidate, reference, recompute_of, preset = "live", dtype, only, skip, waive, report, json,
@@ -18,6 +25,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::int64_t cases = 0;
   bool forward_only = false;
+  SignOptions sign;
 };
 
 int verify(const Options& options);

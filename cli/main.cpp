@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/attest.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/report.h"
@@ -30,6 +31,9 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify bench attention                            time and memory at the training run's shapes
   ./fractus-verify bench cross_entropy                        the same for the loss, beside the dense form
   ./fractus-verify bench power                                the plan beside gradcheck, assert_close and relative RMS
+  ./fractus-verify key new mykey.pem                          an Ed25519 key, and mykey.pub.pem beside it
+  ./fractus-verify --candidate mine.py:attention --sign mykey.pem   a signed verdict: envelope.json beside the report
+  ./fractus-verify attest verify envelope.json --key mykey.pub.pem
 
 Exit status: 0 EQUIVALENT, 1 DIFFERENT, 2 UNDECIDED, 3 MISTRUSTED, 4 FAILED, 64 bad usage, 70 a failure of our own.)";
 
@@ -96,6 +100,7 @@ int run(int argc, char** argv) {
   app.add_option("--report", o.report,
                  "folder for report.md, report.html, junit.xml and report.json [build/report/KERNEL-CANDIDATE]");
   app.add_option("--json", o.json, "the result as JSON to this file, or to standard output for -");
+  fractus::cli::add_sign(app, o.sign, /*subjects=*/true);
 
   CLI::App* list = app.add_subcommand("list", "kernels, forms and properties of this build");
   list->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
@@ -134,6 +139,8 @@ int run(int argc, char** argv) {
   add_run(*bench, o, /*only=*/false);
   add_preset(*bench, o);
   bench->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+  fractus::cli::AttestCommands attest;
+  fractus::cli::add_attest(app, attest);
   fractus::cli::ReportOptions report_options;
   CLI::App* report = fractus::cli::declare_report(app, report_options);
   app.require_subcommand(0, 1);
@@ -156,6 +163,7 @@ int run(int argc, char** argv) {
   if (*golden) return fractus::cli::golden(o);
   if (*battery) return fractus::cli::battery(o);
   if (*bench) return fractus::cli::bench(o);
+  if (const auto status = fractus::cli::run_attest(attest)) return *status;
   if (*report) return fractus::cli::report(*report, report_options);
   return fractus::cli::verify(o);
 }

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "attest/envelope.h"
 #include "attest/files.h"
 #include "attest/statement.h"
 #include "attest/strict_json.h"
+#include "attest/time.h"
+#include "cli/attest.h"
 #include "cli/commands.h"
 #include "cli/streams.h"
 #include "cli/usage.h"
@@ -34,9 +38,22 @@ int render(const ReportOptions& options) {
   return 0;
 }
 
+// The envelope of shards that were put together. It stands no longer than the first of theirs: the runs do not become
+// younger by being put together.
+std::string signed_merge(const Signing& signing, const std::vector<ResultFile>& files, const Result& result) {
+  std::int64_t last = files.front().expires;
+  for (const ResultFile& file : files) last = std::min(last, file.expires);
+  return signed_result(
+      signing, result, [&] { return *files.front().bytes; }, last);
+}
+
 int merge(const ReportOptions& options) {
+  if (!options.sign.key.empty() && options.report.empty() && options.sign.envelope.empty())
+    throw UsageError("--sign: say where the envelope goes, with --envelope FILE or --report FOLDER");
+  const std::optional<Signing> signing = signing_from(options.sign, options.report);
   std::vector<ResultFile> files;
-  for (const std::string& file : options.files) files.push_back(read_result(file));
+  for (const std::string& file : options.files)
+    files.push_back(signing ? read_signed_result(file, attest::public_of(signing->key)) : read_result(file));
   for (const ResultFile& file : files)
     if (!file.origin.empty()) say(fmt::format("fractus-verify: {}\n", visible(file.origin)));
   const Result result = merged_files(files);
@@ -45,9 +62,20 @@ int merge(const ReportOptions& options) {
     say(text);
   else
     print_whole(text);
-  if (!options.report.empty()) write_report(options.report, result);
+  const std::string envelope = signing ? signed_merge(*signing, files, result) : "";
+  if (!options.report.empty())
+    write_report(options.report, result, signing ? signing->envelope : "", envelope);
+  else if (signing)
+    write_whole(signing->envelope, envelope);
+  if (signing) say(fmt::format("envelope: {}\n", signing->envelope.string()));
   if (!options.json.empty()) write_json(options.json, to_json(result).dump(1) + "\n");
   return static_cast<int>(result.verdict);
+}
+
+Result result_in(const attest::Statement& statement, const std::string& file) {
+  const auto result = statement.predicate.find("result");
+  if (result == statement.predicate.end()) throw std::runtime_error(file + ": its statement holds no 'result'");
+  return result_from_text(result->dump(), "the result in " + file);
 }
 
 }  // namespace
@@ -66,6 +94,7 @@ CLI::App* declare_report(CLI::App& app, ReportOptions& options) {
   merge->add_option("FILE", options.files, "results or envelopes of the shards")->required();
   merge->add_option("--json", options.json, "the result as JSON to this file, or to standard output for -");
   merge->add_option("--report", options.report, "folder for report.md, report.html, junit.xml and report.json");
+  add_sign(*merge, options.sign, /*subjects=*/false);
   return report;
 }
 
@@ -81,18 +110,45 @@ ResultFile read_result(const std::string& file) {
     if (!json.is_object() || !json.contains("payloadType")) return {file, result_from_text(text, file), ""};
     const attest::Statement statement =
         attest::statement_from(attest::envelope_from(text, file).payload, "the statement in " + file);
-    const auto result = statement.predicate.find("result");
-    if (result == statement.predicate.end()) throw std::runtime_error(file + ": its statement holds no 'result'");
-    return {file, result_from_text(result->dump(), "the result in " + file),
+    return {file, result_in(statement, file),
             fmt::format("Taken from the envelope {}, whose signature is not checked here; "
                         "'fractus-verify attest verify' and 'gate' check it.",
-                        file)};
+                        file),
+            bytes_in(statement)};
   } catch (const std::runtime_error& error) {
     throw UsageError(error.what());
   }
 }
 
+ResultFile read_signed_result(const std::string& file, const attest::PublicKey& key) {
+  require_file(file);
+  try {
+    // A result in a file, or an envelope of somebody else's, could say anything, and would be signed as seen.
+    const attest::Statement statement = attest::open_envelope(read_whole(file), {&key, 1}, file).statement;
+    const std::string expires = statement.predicate.value("expires", ""),
+                      issued = statement.predicate.value("issued", "");
+    const std::int64_t now = std::time(nullptr);
+    if (attest::time_from(expires) <= now || attest::time_from(issued) > now)
+      throw std::runtime_error(fmt::format(
+          "{}: issued {}, expires {}, and it is {}: only what stands now is signed anew; run the shard again", file,
+          issued, expires, attest::text_of_time(now)));
+    return {file, result_in(statement, file), "", bytes_in(statement), attest::time_from(expires)};
+  } catch (const std::exception& error) {
+    throw UsageError(fmt::format("--sign takes envelopes that the same key has signed. {}", error.what()));
+  }
+}
+
 Result merged_files(const std::vector<ResultFile>& files) {
+  const ResultFile* bound = nullptr;
+  for (const ResultFile& file : files) {
+    if (!file.bytes) continue;
+    if (bound != nullptr && *bound->bytes != *file.bytes)
+      throw UsageError(fmt::format(
+          "{} and {} are about different bytes of the candidate or the reference: {} and {}. Run the shards "
+          "on the same files; where one imports more of them than another, bind their folder with --subject",
+          bound->name, file.name, text_of(*bound->bytes), text_of(*file.bytes)));
+    bound = &file;
+  }
   std::vector<Shard> shards;
   for (const ResultFile& file : files) shards.push_back({file.name, file.result});
   try {
@@ -102,14 +158,18 @@ Result merged_files(const std::vector<ResultFile>& files) {
   }
 }
 
-void write_report(const std::filesystem::path& folder, const Result& result) {
+void write_report(const std::filesystem::path& folder, const Result& result, const std::filesystem::path& envelope,
+                  const std::string& signed_text) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw std::runtime_error(fmt::format("cannot make the folder '{}': {}", folder.string(), error.message()));
-  write_together({{folder / "report.md", to_markdown(result)},
-                  {folder / "report.html", to_html(result)},
-                  {folder / "junit.xml", to_junit(result)},
-                  {folder / "report.json", to_json(result).dump(1) + "\n"}});
+  std::vector<std::pair<std::filesystem::path, std::string>> files{
+      {folder / "report.md", to_markdown(result)},
+      {folder / "report.html", to_html(result)},
+      {folder / "junit.xml", to_junit(result)},
+      {folder / "report.json", to_json(result).dump(1) + "\n"}};
+  if (!signed_text.empty()) files.emplace_back(envelope, signed_text);
+  write_together(files);
 }
 
 }  // namespace fractus::cli

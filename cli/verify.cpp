@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "attest/files.h"
+#include "cli/attest.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -50,12 +51,17 @@ int verify(const Options& options) {
     request.reference_settings = reference->settings;
   }
   const Plan plan = make_plan(request, workshop.forms());
+  const std::filesystem::path folder =
+      options.report.empty()
+          ? root() / "build" / "report" / file_name(fmt::format("{}-{}", plan.kernel, plan.candidate))
+          : std::filesystem::path(options.report);
   if (plan.cases.empty()) throw UsageError("--skip leaves no case to try; leave some property in the plan");
   if (plan.reference == plan.candidate && plan.reference_settings == plan.settings)
     throw UsageError(fmt::format("--reference: '{}' is the candidate itself; wanted another form, or other parameters",
                                  options.reference));
   say(fmt::format("plan {}: {} cases, fixed before the candidate runs\n", plan.hash.substr(0, 16), plan.cases.size()));
 
+  const std::optional<Signing> signing = signing_from(options.sign, folder);
   load(workshop, chosen);
   load_recomputed(workshop, recomputed);
   if (reference) load(workshop, *reference);
@@ -76,16 +82,25 @@ int verify(const Options& options) {
     else
       print_whole(text);
   });
-  const std::filesystem::path folder =
-      options.report.empty()
-          ? root() / "build" / "report" / file_name(fmt::format("{}-{}", result.kernel, result.candidate))
-          : std::filesystem::path(options.report);
-  try_to_write("the report", [&] {
-    write_report(folder, result);
+  std::string envelope, unsigned_because;
+  if (signing) try {
+      envelope = signed_result(*signing, result, [&] { return bytes_of(workshop, plan, signing->given); });
+    } catch (const std::exception& error) {
+      unsigned_because = error.what();
+    }
+  const auto write = [&] {
+    write_report(folder, result, signing ? signing->envelope : "", envelope);
     say(fmt::format("report: {}\n", (folder / "report.md").string()));
-  });
+    if (!envelope.empty()) say(fmt::format("envelope: {}\n", signing->envelope.string()));
+  };
+  // A pipeline that asked for a signature must not go on without one.
+  if (signing && unsigned_because.empty())
+    write();
+  else
+    try_to_write("the report", write);
   if (!options.json.empty())
     try_to_write("the JSON result", [&] { write_json(options.json, to_json(result).dump(1) + "\n"); });
+  if (!unsigned_because.empty()) throw std::runtime_error(unsigned_because);
   return static_cast<int>(result.verdict);
 }
 

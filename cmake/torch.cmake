@@ -4,6 +4,11 @@
 if(NOT EXISTS ${FRACTUS_TORCH}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "FRACTUS_TORCH: wanted torch's folder (with lib/libtorch_cpu.so), got '${FRACTUS_TORCH}'. Run ./fractus-verify once: it installs torch 2.11.0 into .venv.")
 endif()
+# Which it is, for what a verdict says of its machine.
+file(STRINGS ${FRACTUS_TORCH}/version.py torch_version REGEX "^__version__ = '.*'")
+file(STRINGS ${FRACTUS_TORCH}/version.py torch_cuda REGEX "^cuda[: ].*=")
+string(REGEX REPLACE "^.*'(.*)'.*$" "\\1" torch_version "${torch_version}")
+string(REGEX REPLACE "^.*= *'?([^']*)'?.*$" "\\1" torch_cuda "${torch_cuda}")
 add_library(torch_cpu_only INTERFACE)
 target_include_directories(torch_cpu_only SYSTEM INTERFACE ${FRACTUS_TORCH}/include ${FRACTUS_TORCH}/include/torch/csrc/api/include)
 # torch's include folder has a newer fmt than Debian's: where torch is seen, that one is used, and as headers only.

@@ -9,6 +9,28 @@ namespace fractus::process {
 using namespace std::chrono_literals;
 using protocol::Json;
 
+void Noted::add(const outside::Loaded& more) {
+  constexpr std::size_t most = 10'000;
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [path, digest] : more.digests)
+    if (loaded_.digests.emplace(path, digest).first->second != digest)
+      loaded_.unbound.push_back(fmt::format("{} changed between two times that it was read", visible(path)));
+  for (const std::string& text : more.unbound) loaded_.unbound.push_back(visible(text));
+  if (loaded_.digests.size() > most || loaded_.unbound.size() > most)
+    throw std::runtime_error(fmt::format("more than {} files were read as code", most));
+}
+
+void Noted::add(const Json& answer) {
+  if (!answer.is_object() || (!answer.contains("loaded") && !answer.contains("unbound"))) return;
+  add(outside::Loaded{answer.value("loaded", std::map<std::string, std::string>{}),
+                      answer.value("unbound", std::vector<std::string>{})});
+}
+
+outside::Loaded Noted::all() const {
+  const std::scoped_lock lock(mutex_);
+  return loaded_;
+}
+
 void Host::load(const std::string& kernel, const std::string& candidate, std::chrono::milliseconds limit) {
   FormInfo form{.kernel = kernel, .name = candidate, .role = "candidate"};
   const Reply reply = child.exchange({{"op", "load"}, {"kernel", kernel}, {"candidate", candidate}}, {}, limit);
@@ -21,6 +43,7 @@ void Host::load(const std::string& kernel, const std::string& candidate, std::ch
                               body.at("known").get<std::vector<std::string>>());
     } else if (body.contains("form")) {
       form = read_form(body.at("form"));
+      noted.add(body);
       form.kernel = kernel;
       form.name = candidate;
       form.role = "candidate";

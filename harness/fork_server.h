@@ -21,9 +21,23 @@ namespace fractus::process {
 
 inline constexpr std::size_t tail_bytes = 16 << 10;  // kept of what a process prints
 
+// What the processes of one candidate have read as code, from whichever thread it is told.
+class Noted {
+ public:
+  // Of an answer. Throws what reading JSON throws.
+  void add(const protocol::Json& answer);
+  void add(const outside::Loaded& more);
+  outside::Loaded all() const;
+
+ private:
+  mutable std::mutex mutex_;
+  outside::Loaded loaded_;
+};
+
 // A process that forks itself on demand.
 struct Spawner {
   std::vector<FormInfo> forms;  // that its children can run
+  Noted noted;
 
   Spawner() = default;
   virtual ~Spawner() = default;

@@ -215,7 +215,7 @@ class Run {
     result_.backward_alone = measure_.backward_alone();
     const bool failed = candidate_failed();
     result_.power_measured = !failed && !stopped_ && !out_of_budget_ && contains(plan_.properties, "power");
-    result_.machine = this_machine();
+    result_.machine = machine_of_run();
     result_.candidate_output = candidate_.output_tail();
     result_.lines = line_.lines();
     result_.trouble = candidate_.form().trouble;

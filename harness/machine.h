@@ -6,7 +6,8 @@
 
 namespace fractus {
 
-// cpu, cores, system, compiler, torch.
-std::map<std::string, std::string> this_machine();
+// This machine (attest/machine.h), and of this build: compiler, flags, torch and the CUDA version that torch was built
+// for.
+std::map<std::string, std::string> machine_of_run();
 
 }  // namespace fractus

@@ -1,6 +1,7 @@
 // Candidates from outside of the build: how the command line names them. Parent and worker share this.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -42,6 +43,12 @@ struct Outlined {
   std::string name;
   bool is_function = false;
   std::vector<std::string> parameters;
+};
+
+// Files whose bytes were run as a candidate's, as they were when they were read.
+struct Loaded {
+  std::map<std::string, std::string> digests;  // by absolute path without links: SHA-256, hex
+  std::vector<std::string> unbound;            // what was run and has no such bytes; one sentence each
 };
 
 // The file is there, and has no function or operator of the name; `known` are those that it has.

@@ -12,6 +12,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "attest/digest.h"
 #include "harness/fork_server.h"
 #include "harness/region.h"
 #include "reports/words.h"
@@ -132,7 +133,10 @@ Result converse(Child& child, const Json& request, std::span<const int> memories
       if (!body.contains("out_of_memory")) throw std::runtime_error(reply.message);
       reply.status = Status::out_of_memory;
     }
-    if (reply.status == Status::ok) return read(body);
+    if (reply.status == Status::ok) {
+      child.server->noted.add(body);
+      return read(body);
+    }
   } catch (const std::exception& error) {
     child.reap(0ms);
     reply = {Status::crashed, fmt::format("its answer cannot be used: {}", error.what()), {}};
@@ -191,13 +195,26 @@ FormInfo read_form(const Json& form) {
   return info;
 }
 
+outside::Loaded digest_of_file(const std::filesystem::path& path) {
+  try {
+    const std::filesystem::path file = std::filesystem::canonical(path);
+    return {{{file.string(), attest::sha256_of(file)}}, {}};
+  } catch (const std::exception& error) {
+    return {{}, {error.what()}};
+  }
+}
+
 // A candidate from outside, in a process of its own that is forked from the server.
 std::shared_ptr<Host> loaded(const std::shared_ptr<Server>& from, const outside::Spec& spec, const std::string& kernel,
                              const std::string& candidate, std::chrono::milliseconds limit) {
   const Json prepared =
       spec.kind->in_python ? from->ask({{"op", "prepare"}, {"path", spec.path}}, 5min) : Json::object();
   auto host = std::make_shared<Host>(from, Limits{}.extra_bytes);
+  // Before it is read and after: where both are equal they are what was read, whatever reads it. A file that cannot be
+  // read any more fails in the loading, or later where it is asked for.
+  host->noted.add(digest_of_file(spec.path));
   host->load(kernel, candidate, limit);
+  host->noted.add(digest_of_file(spec.path));
   if (prepared.value("compiles", false)) host->forms.front().patience = 1min;
   return host;
 }
@@ -293,6 +310,18 @@ Declared Workshop::extra_elements(const std::string& kernel, const std::string& 
       limit);
   return process::read_declared(reply);
 }
+
+outside::Loaded Workshop::loaded(const FormInfo& form) const {
+  const std::pair key(form.kernel, form.name);
+  process::Noted all;
+  if (const auto host = hosts_.find(key); host != hosts_.end()) all.add(host->second->noted.all());
+  const std::scoped_lock lock(elsewhere_->mutex);
+  if (const auto host = elsewhere_->hosts.find(key); host != elsewhere_->hosts.end())
+    all.add(host->second->noted.all());
+  return all.all();
+}
+
+std::filesystem::path Workshop::program() const { return fmt::format("/proc/{}/exe", server_->pid); }
 
 Process Workshop::spawn(const Limits& limits) const {
   return Process(std::make_unique<process::Child>(server_, limits.extra_bytes));

@@ -129,6 +129,12 @@ class Workshop {
                           const std::map<std::string, std::int64_t>& settings,
                           std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
+  // What was read as code of a form from outside, in all its processes up to now; nothing for a form of the build.
+  outside::Loaded loaded(const FormInfo& form) const;
+
+  // The running worker, which holds the forms of the build: the file that was started, whatever its path holds by now.
+  std::filesystem::path program() const;
+
   // A fresh child that no call has touched, for forms of the build.
   Process spawn(const Limits& limits = {}) const;
   // The same for one form, from wherever it is. Throws CandidateGone.

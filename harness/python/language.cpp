@@ -133,6 +133,16 @@ bool prepare(const std::string& path) {
   return in_python([&] { return support().attr("prepare")(path).cast<bool>(); });
 }
 
+outside::Loaded loaded() {
+  return in_python([] {
+    const auto [files, unbound] =
+        support()
+            .attr("loaded")()
+            .cast<std::pair<std::vector<std::pair<std::string, std::string>>, std::vector<std::string>>>();
+    return outside::Loaded{{files.begin(), files.end()}, unbound};
+  });
+}
+
 std::vector<outside::Outlined> outline(const std::string& path) {
   return in_python([&] {
     std::vector<outside::Outlined> all;
@@ -202,6 +212,7 @@ extern "C" __attribute__((visibility("default"))) void fractus_language(fractus:
   PyEval_SaveThread();
   language.prepare = prepare;
   language.load = load;
+  language.loaded = loaded;
   language.outline = outline;
   language.exception_text = exception_text;
   language.before_fork = [] {

@@ -1,7 +1,9 @@
 """What the worker asks of Python. Built into fractus-python.so, and run before anything of a candidate."""
 import ast
 import gc
+import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import linecache
@@ -12,6 +14,7 @@ import pathlib
 import random
 import re
 import sys
+import sysconfig
 import traceback
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # candidates run on the CPU; a GPU would be found without its libraries
@@ -51,6 +54,78 @@ _state = {}  # as it was before the process's first call
 
 def _note():
     _state.update({what: of() for what, of in _STATE.items()})
+
+
+# What was imported beside the standard library and the installed packages, so that a signature can bind it: by path, the
+# SHA-256 of the bytes that were run. Noted where they are read: a file may be another one later.
+_INSTALLED = tuple({os.path.realpath(folder) + os.sep for folder in (*(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")), _TORCH)})
+_read = {}
+_unbound = []  # of what has no such bytes, a sentence each
+_named = set()  # files that are the candidate's wherever they lie
+_seen = set()  # names of modules
+_told = [0, 0]  # how many of `_read` and `_unbound` the worker knows
+
+
+def _is_installed(path):
+    real = os.path.realpath(path)
+    return real.startswith(_INSTALLED) and real not in _named
+
+
+def _note_read(path, data):
+    real, digest = os.path.realpath(path), hashlib.sha256(data).hexdigest()
+    if _read.setdefault(real, digest) != digest:
+        _unbound.append(f"{path} changed between two times that it was read")
+
+
+_get_code = importlib.machinery.SourceFileLoader.get_code
+_get_bytecode = importlib.machinery.SourcelessFileLoader.get_code
+_open_extension = importlib.machinery.ExtensionFileLoader.create_module
+
+
+def _compile(loader, fullname):
+    """What is run is what the file says: a .pyc beside it may be of other bytes, since only time and size are compared."""
+    path = loader.get_filename(fullname)
+    if _is_installed(path):
+        return _get_code(loader, fullname)
+    data = loader.get_data(path)
+    _note_read(path, data)
+    return loader.source_to_code(data, path)
+
+
+def _load_bytecode(loader, fullname):
+    path = loader.get_filename(fullname)
+    if not _is_installed(path):
+        _note_read(path, loader.get_data(path))
+    return _get_bytecode(loader, fullname)
+
+
+def _load_extension(loader, spec):
+    if not _is_installed(spec.origin):
+        _note_read(spec.origin, pathlib.Path(spec.origin).read_bytes())
+    return _open_extension(loader, spec)
+
+
+importlib.machinery.SourceFileLoader.get_code = _compile
+importlib.machinery.SourcelessFileLoader.get_code = _load_bytecode
+importlib.machinery.ExtensionFileLoader.create_module = _load_extension
+
+
+def loaded():
+    """What has been imported since the last time that this was asked: paths with digests, and of what has none, a sentence each."""
+    for name in sys.modules.keys() - _seen:
+        _seen.add(name)
+        try:
+            spec = sys.modules[name].__spec__
+            path = spec.origin if spec.has_location else None
+        except Exception:
+            continue  # made by code that has been read, and by no import
+        if path is not None and not _is_installed(path) and os.path.realpath(path) not in _read:
+            _unbound.append(f"the module {name} comes from {path} by way of {type(spec.loader).__name__}, which reads no file of its own")
+    for path in [path for path in list(_read)[_told[0]:] if not path.isprintable()]:
+        _unbound.append(f"the name of the file {ascii(path)} cannot be printed")
+    files, others = list(_read.items())[_told[0]:], _unbound[_told[1]:]
+    _told[:] = len(_read), len(_unbound)
+    return [(path, digest) for path, digest in files if path.isprintable()], [ascii(text)[1:-1] for text in others]
 
 
 class NotThere(Exception):
@@ -123,6 +198,8 @@ def load(path, name, arguments):
     torch.set_num_threads(1)  # a pool of threads that exists when the process forks is lost to its children
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(file.parent))
+    _named.add(os.path.realpath(file))
+    _seen.update(sys.modules)
     stem = file.stem if file.stem not in sys.modules else f"candidate_{file.stem}"
     spec = importlib.util.spec_from_file_location(stem, file)
     module = sys.modules[stem] = importlib.util.module_from_spec(spec)

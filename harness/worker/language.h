@@ -18,6 +18,8 @@ struct Language {
   std::function<bool(const std::string& path)> prepare;
   // Runs the file and gives the function as a form. What the file does is the candidate's doing.
   std::function<Form(const std::string& path, const std::string& name, const Contract& contract)> load;
+  // What the process has read as code, beside what is installed, since this was last asked.
+  std::function<outside::Loaded()> loaded;
   // The top-level names of a file, read and not run.
   std::function<std::vector<outside::Outlined>(const std::string& path)> outline;
   // Around each fork of a process that has the language loaded.

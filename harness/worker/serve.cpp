@@ -197,6 +197,14 @@ Message answer_to(const Message& request) {
 
 }  // namespace
 
+void add_loaded(Json& answer) {
+  const Language* const spoken = language();
+  if (spoken == nullptr) return;
+  const outside::Loaded loaded = spoken->loaded();
+  if (!loaded.digests.empty()) answer["loaded"] = loaded.digests;
+  if (!loaded.unbound.empty()) answer["unbound"] = loaded.unbound;
+}
+
 std::string exception_text() {
   constexpr std::size_t longest = 2000;  // it is repeated in every report
   std::string text = "something that is no std::exception";
@@ -226,6 +234,7 @@ void serve(int socket) {
     Message answer;
     try {
       answer = answer_to(received.message);
+      add_loaded(answer.body);
     } catch (const std::bad_alloc&) {
       answer.body = {{"error", "no memory left for the call's tensors"}, {"out_of_memory", true}};
     } catch (...) {

@@ -11,6 +11,9 @@ namespace fractus::worker {
 // The text of the exception that is being handled, without torch's backtrace.
 std::string exception_text();
 
+// Adds to an answer which files have been read as code since the last answer; where there are none, nothing.
+void add_loaded(protocol::Json& answer);
+
 // What a form declares of its memory for the extents and settings of the request.
 protocol::Json extra_elements(const protocol::Json& request);
 

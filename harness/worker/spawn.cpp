@@ -221,7 +221,9 @@ Json load(const Json& request) {
                       "are gone: start them in the function",
                       threads - 1));
     companions = children();
-    return {{"form", describe(add_form(std::move(form)))}};
+    Json answer{{"form", describe(add_form(std::move(form)))}};
+    add_loaded(answer);
+    return answer;
   } catch (const outside::NotThere& absent) {
     return {{"not_there", absent.what()}, {"known", absent.known}};
   } catch (...) {
