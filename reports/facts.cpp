@@ -43,6 +43,11 @@ std::vector<OutputError> output_errors(const Result& result) {
   return errors;
 }
 
+bool broke(const Result& result) {
+  return std::any_of(result.properties.begin(), result.properties.end(),
+                     [](const PropertyResult& p) { return p.finding.has_value(); });
+}
+
 std::int64_t killed(const Result& result) {
   return std::count_if(result.kills.begin(), result.kills.end(), [](const Kill& kill) { return kill.killed; });
 }

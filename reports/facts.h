@@ -21,6 +21,8 @@ struct OutputError {
 };
 std::vector<OutputError> output_errors(const Result& result);
 
+bool broke(const Result& result);  // a property has a finding, and its worst errors are of the cases before that
+
 std::int64_t killed(const Result& result);                 // known-wrong forms
 std::vector<std::string> survivors(const Result& result);  // none before power was measured
 

@@ -121,7 +121,8 @@ void add_numbers(std::string& page, const Result& result) {
   const auto errors = output_errors(result);
   const auto worst = std::max_element(errors.begin(), errors.end(),
                                       [](const OutputError& a, const OutputError& b) { return a.worst < b.worst; });
-  if (worst != errors.end()) number(fmt::format("{:.3g}", worst->worst), "worst error over bound, " + worst->key);
+  if (worst != errors.end() && !broke(result))
+    number(fmt::format("{:.3g}", worst->worst), "worst error over bound, " + worst->key);
   if (!result.kills.empty())
     number(fmt::format("{} of {}", killed(result), result.kills.size()),
            result.power_measured ? "known-wrong forms caught" : "known-wrong forms caught when the run ended");
@@ -221,8 +222,9 @@ void add_errors(std::string& page, const Result& result) {
       "<h2>Error over bound, by output</h2>\n<p class=\"soft\">How many elements had which part of their certified "
       "bound as "
       "error, over all properties whose inputs round as ordinary ones do. An octave a bar, heights logarithmic; beyond "
-      "the dashed line no correct form can be. The solid line is the worst of the known-good forms.</p>\n<div "
-      "class=\"figures\">\n";
+      "the dashed line no correct form can be. The solid line is the worst of the known-good forms.</p>\n";
+  if (broke(result)) page += "<p class=\"doubt\">Worst: of the cases that passed.</p>\n";
+  page += "<div class=\"figures\">\n";
   for (const OutputError& error : errors)
     page += fmt::format("<figure><figcaption><b>{}</b> worst {:.3g}{}</figcaption>\n{}</figure>\n", escaped(error.key),
                         error.worst, error.property.empty() ? "" : ", in " + escaped(error.property),

@@ -141,6 +141,7 @@ void add_errors(std::string& page, const Result& result, const Room& room) {
   if (lines.empty()) return;
   page += "## Worst error over bound, by output\n\n| output | worst | in | known-good forms |\n|---|--:|---|--:|\n" +
           rows(lines, room, "| {} more | | | |\n") + "\n";
+  if (broke(result)) page += "Of the cases that passed; those of the witnesses are beyond the bound.\n\n";
 }
 
 void add_witnesses(std::string& page, const std::vector<PropertyResult>& properties, const std::string& title,

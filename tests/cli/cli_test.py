@@ -223,7 +223,7 @@ class Reports(unittest.TestCase):
                           ("--json", self.folder, "--report", self.folder)):
             self.stands(run(*self.QUICK, *arguments))
         self.assertEqual(file.read_text(), "kept")
-        self.assertEqual(sorted(os.listdir(self.folder)), ["file", "report.json", "report.md"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["file", "junit.xml", "report.html", "report.json", "report.md"])
 
     def test_full_device(self):
         full = self.device(7)
@@ -301,11 +301,11 @@ class Reports(unittest.TestCase):
             self.assertEqual(left, [])
             self.assertEqual(os.listdir(self.folder), [])
 
-    def test_report_is_a_pair(self):
+    def test_report_is_of_one_run(self):
         """report.md of one run beside report.json of another would be read as one report."""
         self.assertEqual(run(*self.QUICK, "--report", self.folder).returncode, 2)
         before = {name: (self.folder / name).read_text() for name in os.listdir(self.folder)}
-        self.assertEqual(sorted(before), ["report.json", "report.md"])
+        self.assertEqual(sorted(before), ["junit.xml", "report.html", "report.json", "report.md"])
         (self.folder / "report.json").unlink()
         (self.folder / "report.json").mkdir()
         self.stands(run(*self.QUICK, "--report", self.folder, "--seed", 9))

@@ -68,7 +68,7 @@ Result failed() {
 // Protects the report's page from being ended, or drawn on, by what a candidate says.
 TEST(Report, ForeignTextStaysText) {
   const std::string page = to_markdown(failed());
-  EXPECT_NE(page.find("!\\[x\\](http://y) \\`z\\` \\| &lt;b> \\\\n"), std::string::npos) << page;
+  EXPECT_NE(page.find("\\!\\[x\\](http\\://y) \\`z\\` \\| \\<b\\> \\\\n"), std::string::npos) << page;
   EXPECT_NE(page.find("\n    first\n    ```\n    # not a heading\n"), std::string::npos) << page;
   EXPECT_EQ(page.find("\n```"), std::string::npos);
   EXPECT_NE(to_text(failed(), false).find("\n    first\n    ```\n    # not a heading\n"), std::string::npos);
