@@ -36,17 +36,20 @@ std::string field(const std::filesystem::path& file, std::initializer_list<const
   return "";
 }
 
-// x86: SSE4.2 and later; ARM: the vector and matrix extensions. The kernel lists them among hundreds of others.
-bool is_numerical(const std::string& feature) {
+// x86: SSE4.2 and later; ARM: the vector and matrix extensions. The kernel lists them among hundreds of others, of
+// which x86's sme and smep are about memory.
+bool is_numerical(const std::string& feature, bool x86) {
   constexpr std::array starts{"avx", "amx", "fma", "f16c", "sse4_2", "asimd", "sve", "sme", "bf16", "i8mm"};
-  return std::any_of(starts.begin(), starts.end(), [&](const char* start) { return feature.starts_with(start); });
+  return !(x86 && feature.starts_with("sme")) &&
+         std::any_of(starts.begin(), starts.end(), [&](const char* start) { return feature.starts_with(start); });
 }
 
 std::string features(const std::filesystem::path& cpuinfo) {
+  const bool x86 = !field(cpuinfo, {"flags"}).empty();
   std::istringstream words(field(cpuinfo, {"flags", "Features"}));
   std::set<std::string> kept;
   for (std::string word; words >> word;)
-    if (is_numerical(word)) kept.insert(word);
+    if (is_numerical(word, x86)) kept.insert(word);
   return fmt::format("{}", fmt::join(kept, " "));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "harness/by_two.h"
 #include "properties/cases.h"
@@ -99,10 +100,18 @@ bool Measure::put(Case c, const std::vector<Wrong*>& forms, const std::string& n
 }
 
 bool Measure::finish(const std::function<bool()>& out_of_time) {
-  const auto set_backward_apart = [&](const std::function<bool(const Wrong&, const Case&)>& which) {
-    for (const Case& c : plan_.with_backward) {
+  std::optional<DType> other;  // that the run leaves out
+  std::string note;
+  if (plan_.generation.dtypes.size() == 1) {
+    other = plan_.generation.dtypes.front() == DType::float32 ? DType::float64 : DType::float32;
+    note = fmt::format(" ({} only)", name(*other));
+  }
+  const auto set_backward_apart = [&](const std::function<bool(const Wrong&, const Case&)>& which,
+                                      std::optional<DType> dtype = std::nullopt) {
+    for (Case c : plan_.with_backward) {
+      c.dtype = dtype.value_or(c.dtype);
       const std::vector<Wrong*> forms = living([&](const Wrong& form) { return which(form, c); });
-      if (!put(c, forms, "", out_of_time)) return false;
+      if (!put(c, forms, dtype ? note : "", out_of_time)) return false;
       for (Wrong* form : forms)
         if (form->kill.killed) set_apart(c, *form);
     }
@@ -114,14 +123,13 @@ bool Measure::finish(const std::function<bool()>& out_of_time) {
     if (!put(c, living([&](const Wrong& form) { return !form.shown_by.empty() && !is_meant(form.shown_by, c); }), "",
              out_of_time))
       return false;
-  if (plan_.generation.dtypes.size() == 1) {
-    const DType other = plan_.generation.dtypes.front() == DType::float32 ? DType::float64 : DType::float32;
+  if (other)
     for (Case c : plan_.cases) {
-      c.dtype = other;
-      if (!put(c, living(), fmt::format(" ({} only)", name(other)), out_of_time)) return false;
+      c.dtype = *other;
+      if (!put(c, living(), note, out_of_time)) return false;
     }
-  }
-  return set_backward_apart([](const Wrong&, const Case&) { return true; });
+  const auto any = [](const Wrong&, const Case&) { return true; };
+  return set_backward_apart(any) && (!other || set_backward_apart(any, other));
 }
 
 // A form that fails with gradients and, on the same values, passes without them is wrong in its backward alone. One

@@ -140,6 +140,7 @@ attest::Statement statement_of(const Result& result, const Bytes& bytes, std::in
       {"verdict", verdict},
       {"kernel", result.kernel},
       {"candidate", result.candidate},
+      {"settings", result.settings},
       {"contract_version", result.contract_version},
       {"plan_hash", result.plan_hash},
       {"seed", result.seed},

@@ -12,7 +12,7 @@ using Machines = Folder;
 // GPU's model and driver where one is there, and neither where none is.
 TEST_F(Machines, FactsAreReadFromProc) {
   write("cpuinfo",
-        "processor\t: 0\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu fma avx2 amx_bf16 ht sse4_2 avx512f\n\n"
+        "processor\t: 0\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu fma avx2 amx_bf16 ht smep sse4_2 avx512f sme\n\n"
         "processor\t: 1\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu\n");
   Machine machine = this_machine(folder);
   EXPECT_EQ(machine.at("cpu"), "A CPU @ 2 GHz");

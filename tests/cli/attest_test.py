@@ -142,7 +142,7 @@ class Verdicts(Folder):
         self.assertEqual(says["subjects"], [worker])
         self.assertEqual((predicate["candidate_subjects"], predicate["reference_subjects"]), (["fractus-worker"], ["fractus-worker"]))
         result = predicate["result"]
-        for member in ("kernel", "candidate", "contract_version", "plan_hash", "seed", "preset", "dtypes", "forward_only", "waived"):
+        for member in ("kernel", "candidate", "settings", "contract_version", "plan_hash", "seed", "preset", "dtypes", "forward_only", "waived"):
             self.assertEqual(predicate[member], result[member])
         self.assertEqual(predicate["cases"], sum(p["cases"] for p in result["properties"]))
         self.assertEqual([p["worst_ratio"] for p in predicate["properties"]], [p["worst_ratio"] for p in result["properties"]])
