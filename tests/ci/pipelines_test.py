@@ -231,12 +231,17 @@ class Services(Checkout):
         self.assertTrue((self.root / job["cache"]["paths"][0] / "state.json").exists())
 
     def test_gitlab_gate(self):
-        """Protects: a refusal stops the deploy."""
+        """Protects: a refusal stops the deploy; the envelope is the one that the verdict's job left."""
+        pipeline = self.gitlab()
+        job = pipeline["fractus-gate"]
         for status in (0, 1):
             self.answer(gate=status)
-            done = self.script(self.gitlab()["fractus-gate"]["script"], FRACTUS_ARTIFACT="kernels.py")
+            done = self.script(job["script"], FRACTUS_ARTIFACT="kernels.py", **job["variables"])
             self.assertEqual(done.returncode, status, done.stderr)
-        self.assertIn("kernels.py", self.asked()[0])
+        asked = self.asked()[0]
+        self.assertEqual(asked[asked.index("--artifact") + 1], "kernels.py")
+        self.assertEqual(asked[asked.index("--envelope") + 1], pipeline["fractus-verify"]["artifacts"]["paths"][0] + "envelope.json")
+        self.assertEqual([asked[asked.index("--json") + 1]], job["artifacts"]["paths"])
 
     def test_github(self):
         """Protects: both jobs' steps in order, the summary written where the verdict failed too, and the key gone after it."""
@@ -257,11 +262,12 @@ class Services(Checkout):
             self.assertFalse((self.root / "build-key.pem").exists())
 
     def test_every_environment_name_is_said(self):
-        """Protects: a variable that a job reads is named in the file's opening comment or set in it."""
+        """Protects: a variable that a job reads is named in the file's opening comment, or set in the file."""
         for file in ("gitlab-ci.yml", "github-workflow.yml"):
             text = (ROOT / "ci" / file).read_text()
-            for name in set(re.findall(r"\bFRACTUS_[A-Z]+", text)):
-                self.assertIn(name, " ".join(line for line in text.splitlines() if line.startswith("#") or "FRACTUS_NIGHT:-" in line))
+            said = "".join(line for line in text.splitlines() if line.startswith("#"))
+            for name in set(re.findall(r"\bFRACTUS_[A-Z_]+", text)):
+                self.assertTrue(name in said or f"{name}:" in text, f"{file}: {name}")
 
 
 class Image(unittest.TestCase):
@@ -276,7 +282,11 @@ class Image(unittest.TestCase):
         owners = {owner(path) for path in linked}
         base = {"libc6", "libstdc++6", "libgcc-s1"}
         for stage in (ROOT / "Dockerfile").read_text().split("FROM ")[2:]:
-            installed = set(re.search(r"--no-install-recommends ([^&]+)", stage)[1].split())
+            installed, new = set(), set(re.search(r"--no-install-recommends ([^&]+)", stage)[1].split())
+            while new:  # and what these depend on
+                installed |= new
+                depends = subprocess.run(["dpkg-query", "-W", "-f", "${Depends},", *new], capture_output=True, text=True).stdout
+                new = {re.split(r"[ :]", name.strip())[0] for name in re.split(r"[,|]", depends) if name.strip()} - installed
             self.assertEqual(owners - base - installed, set(), "not in the image")
 
     def test_what_is_copied_is_there(self):
