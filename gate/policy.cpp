@@ -125,6 +125,11 @@ struct Reader {
       policy.kernels[kernel] = count_of(member + "." + kernel, version);
   }
 
+  void read_forms(const std::string& member, const json& value) {
+    policy.forms = set_of(member, value);
+    if (policy.forms->empty()) refuse(member, "forms such as \"kernels.py:attention\"; leave it out for any", value);
+  }
+
   void read_dtypes(const std::string& member, const json& value) {
     policy.dtypes.clear();
     for (const json& one : value.is_array() ? value : json::array({value}))
@@ -165,6 +170,7 @@ const std::map<std::string, Read>& members() {
        }},
       {"keys", &Reader::read_keys},
       {"kernels", &Reader::read_kernels},
+      {"forms", &Reader::read_forms},
       {"preset",
        [](Reader& r, auto& m, auto& v) {
          r.policy.preset = one_of(m, v, {"live", "smoke"});
@@ -236,6 +242,7 @@ nlohmann::json to_json(const Policy& policy) {
   return {{"keys", keys},
           {"revoked", revoked},
           {"kernels", policy.kernels},
+          {"forms", policy.forms ? json(*policy.forms) : json()},
           {"preset", policy.preset},
           {"dtypes", policy.dtypes},
           {"forward_only", policy.forward_only},

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct Policy {
   std::vector<attest::PublicKey> keys;                 // that may sign
   std::vector<attest::PublicKey> revoked;              // named in `keys` and in revoked_keys: they may not
   std::map<std::string, std::int64_t> kernels;         // the contract's version, by kernel; other kernels are refused
+  std::optional<std::set<std::string>> forms;          // as `form_of` spells them; none: any form of these kernels
   std::string preset = "live";                         // "smoke" admits a verdict of either preset
   std::set<std::string> dtypes{"float32", "float64"};  // that the verdict must hold for
   bool forward_only = false;                           // whether a verdict without gradients is admitted

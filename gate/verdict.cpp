@@ -21,6 +21,18 @@ std::vector<std::string> beyond(const std::vector<std::string>& got, const std::
 
 std::vector<std::string> list_of(const std::set<std::string>& names) { return {names.begin(), names.end()}; }
 
+// As the command line spells it, without the folders of its file: "kernels.py:attention", "chunked:block=64". Of one
+// file any function may be called, so the bytes alone do not say which one the verdict is on.
+std::string form_of(const std::string& candidate, const json& settings) {
+  std::string form = candidate.substr(candidate.rfind('/') + 1);
+  char before = ':';
+  for (const auto& [parameter, value] : settings.items()) {
+    form += fmt::format("{}{}={}", before, parameter, value.dump());
+    before = ',';
+  }
+  return form;
+}
+
 // One check's answer: `said` where nothing was refused.
 Answer passed_or(Answer answer, const std::string& check, const std::string& said) {
   if (answer.refusals.empty()) answer.checked.push_back({check, said});
@@ -49,6 +61,13 @@ Answer kernel(const Policy& policy, const json& predicate) {
                        known->second, *version),
            "verify the candidate again with the version of fractus-verify that holds this contract"});
   }
+  if (policy.forms)
+    if (const json* settings = said.object("settings"); settings != nullptr && candidate)
+      if (const std::string form = form_of(*candidate, *settings); !policy.forms->contains(form))
+        answer.refusals.push_back(
+            {check,
+             fmt::format("wanted a verdict on the form {}, got one on {}", shown(list_of(*policy.forms)), shown(form)),
+             "verify the form that will be called, or add this one to the policy's 'forms'"});
   return passed_or(answer, check,
                    fmt::format("{}, contract {}, the form {}", shown(name.value_or("")), version.value_or(0),
                                shown(candidate.value_or(""))));

@@ -48,7 +48,7 @@ class Gate(unittest.TestCase):
 
     def predicate(self):
         return {"format": "fractus-verify verdict 1", "verdict": "EQUIVALENT", "kernel": "linear_attention",
-                "candidate": "kernels.py:attention", "contract_version": 1, "plan_hash": "a" * 64, "seed": 1, "preset": "live",
+                "candidate": "kernels.py:attention", "settings": {}, "contract_version": 1, "plan_hash": "a" * 64, "seed": 1, "preset": "live",
                 "dtypes": ["float32", "float64"], "forward_only": False, "waived": [], "cases": 1185, "elements": 15958486,
                 "undecidable": 151546, "undecidable_share": 0.0095,
                 "mutants": {"measured": True, "killed": 124, "total": 124, "survivors": []},

@@ -43,6 +43,12 @@ std::vector<Fault> faults() {
     add("verdict", "wanted EQUIVALENT, got " + std::string(verdict), [=](Example& e) { said(e)["verdict"] = verdict; });
   add("kernel", "wanted a verdict on linear_attention, got one on moe", [](Example& e) { said(e)["kernel"] = "moe"; });
   add("kernel", "version 1 of its contract, got one on version 2", [](Example& e) { said(e)["contract_version"] = 2; });
+  add("kernel", "wanted a verdict on the form kernels.py:other, got one on kernels.py:attention",
+      [](Example& e) { e.policy["forms"] = {"kernels.py:other"}; });
+  add("kernel", "the form kernels.py:attention, got one on kernels.py:attention:block=64,levels=2", [](Example& e) {
+    e.policy["forms"] = {"kernels.py:attention"};
+    said(e)["settings"] = {{"block", 64}, {"levels", 2}};
+  });
   add("scope", "wanted the preset live, got smoke", [](Example& e) { said(e)["preset"] = "smoke"; });
   add("scope", "for float32, float64, got one for float32", [](Example& e) { said(e)["dtypes"] = {"float32"}; });
   add("scope", "forward-only", [](Example& e) { said(e)["forward_only"] = true; });
@@ -165,6 +171,7 @@ TEST(Admission, IsRefusedWithoutAnyMemberOfTheStatement) {
     if (unread.contains(path)) continue;
     for (const bool is_absent : {true, false}) {
       Example example;
+      example.policy["forms"] = {"kernels.py:attention"};  // or no check would ask for the settings
       const json::json_pointer pointer(path);
       if (is_absent)
         said(example).at(pointer.parent_pointer()).erase(pointer.back());
@@ -182,6 +189,9 @@ TEST(Admission, FollowsThePolicy) {
   const std::vector<std::function<void(Example&)>> allowed{
       [](Example& e) { said(e)["preset"] = "smoke", e.policy["preset"] = "smoke"; },
       [](Example& e) { e.policy["preset"] = "smoke"; },
+      [](Example& e) {
+        e.policy["forms"] = {"chunked:block=64", "kernels.py:attention"};
+      },
       [](Example& e) { said(e)["dtypes"] = {"float32"}, e.policy["dtypes"] = {"float32"}; },
       [](Example& e) { e.policy["dtypes"] = {"float32"}; },
       [](Example& e) { said(e)["forward_only"] = true, e.policy["forward_only"] = true; },

@@ -66,6 +66,7 @@ struct Example {
         {"verdict", "EQUIVALENT"},
         {"kernel", "linear_attention"},
         {"candidate", "src/kernels.py:attention"},
+        {"settings", nlohmann::json::object()},
         {"contract_version", 1},
         {"plan_hash", std::string(64, 'a')},
         {"seed", 1},

@@ -44,6 +44,7 @@ TEST(Policy, HasStrictDefaults) {
   EXPECT_EQ(to_json(policy_from(keys.toml(), "p.toml", keys.path)), (json{{"keys", json::array({keys.id})},
                                                                           {"revoked", none},
                                                                           {"kernels", {{"linear_attention", 1}}},
+                                                                          {"forms", nullptr},
                                                                           {"preset", "live"},
                                                                           {"dtypes", {"float32", "float64"}},
                                                                           {"forward_only", false},
@@ -76,6 +77,7 @@ TEST(Policy, IsTheSameInTomlAndJson) {
   const Keys keys;
   const std::string digest(64, 'c');
   const std::string toml = keys.toml(fmt::format(R"(preset = "smoke"
+forms = ["kernels.py:attention"]
 dtypes = ["float32"]
 forward_only = true
 waivers = ["memory-growth"]
@@ -95,6 +97,7 @@ machine = {{ cpu = "same", cpu_features = "superset", gpu = "any" }}
   const json object{{"format", "fractus-verify policy 1"},
                     {"keys", {keys.pem}},
                     {"kernels", {{"linear_attention", 1}}},
+                    {"forms", {"kernels.py:attention"}},
                     {"preset", "smoke"},
                     {"dtypes", {"float32"}},
                     {"forward_only", true},
@@ -139,6 +142,7 @@ TEST(Policy, RefusesWhatItDoesNotKnow) {
   refused("'waivers': wanted a list of texts, got \"a\"", "waivers = \"a\"\n");
   refused("'waivers'", "waivers = [\"\"]\n");
   refused("'waivers'", "waivers = [1]\n");
+  refused("'forms': wanted forms such as", "forms = []\n");
   for (const char* number : {"0", "-1", "1.0", "\"5\"", "true", "9223372036854775807", "[]"})
     refused("'smallest_cases': wanted a whole number", fmt::format("smallest_cases = {}\n", number));
   for (const char* share : {"-0.1", "1.01", "\"0\"", "true"})
