@@ -1,6 +1,8 @@
 // The process of one candidate from outside, as its parent sees it.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/fork_server.h"
 #include "reports/words.h"
 
@@ -12,10 +14,14 @@ using protocol::Json;
 void Noted::add(const outside::Loaded& more) {
   constexpr std::size_t most = 10'000;
   const std::scoped_lock lock(mutex_);
+  const auto note = [this](std::string text) {  // every process of the form says it
+    auto& unbound = loaded_.unbound;
+    if (std::find(unbound.begin(), unbound.end(), text) == unbound.end()) unbound.push_back(std::move(text));
+  };
   for (const auto& [path, digest] : more.digests)
     if (loaded_.digests.emplace(path, digest).first->second != digest)
-      loaded_.unbound.push_back(fmt::format("{} changed between two times that it was read", visible(path)));
-  for (const std::string& text : more.unbound) loaded_.unbound.push_back(visible(text));
+      note(fmt::format("{} changed between two times that it was read", visible(path)));
+  for (const std::string& text : more.unbound) note(visible(text));
   if (loaded_.digests.size() > most || loaded_.unbound.size() > most)
     throw std::runtime_error(fmt::format("more than {} files were read as code", most));
 }
