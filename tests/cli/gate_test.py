@@ -88,6 +88,25 @@ class Gate(unittest.TestCase):
         self.assertNotIn("\033", done.stdout)
         self.assertNotIn("PRIVATE", done.stdout + done.stderr)
 
+    def test_ladder(self):
+        """Protects the steps' order from outside: the first step is admitted by its envelope, a later one in its place is not, and a
+        step whose envelope has expired is not."""
+        state = self.folder / "STATE.json"
+        def climb(step, predicate):
+            self.sign(predicate, "step.json")
+            state.write_text(json.dumps({"format": "fractus-verify ladder 1", "steps": [
+                {"step": step, "done": False, "proofs": [{"envelope": "step.json", "artifacts": ["kernels.py"]}]}]}))
+            return run("gate", "--policy", self.policy(), "--ladder", state)
+        done = climb("code-swap", self.predicate())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("code-swap is to be taken", done.stdout)
+        done = climb("chunked-attention", self.predicate())
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("too early", done.stdout)
+        done = climb("code-swap", self.predicate() | {"expires": time_text(-0.5)})
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("it expired at", done.stdout)
+
     def test_lists_all_refusals(self):
         """Protects whoever has to mend it: all that is wrong is said at once, in both forms of the answer."""
         predicate = self.predicate() | {"verdict": "DIFFERENT", "preset": "smoke", "expires": time_text(-0.5)}
