@@ -12,6 +12,8 @@ nlohmann::json strict_json(std::string_view text, const std::string& what, const
   using nlohmann::json;
   const auto fail = [&what](const std::string& why) { throw std::runtime_error(fmt::format("{}: {}", what, why)); };
   if (text.size() > limits.bytes) fail(fmt::format("it is larger than {} bytes", limits.bytes));
+  // The parser takes it for the end of the text.
+  if (text.find('\0') != std::string_view::npos) fail("it holds a zero byte, which no JSON does");
   std::vector<std::set<std::string>> names;  // of the objects that are open
   std::size_t values = 0;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {

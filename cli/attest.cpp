@@ -154,11 +154,12 @@ std::optional<Signing> signing_from(const SignOptions& o, const std::filesystem:
 }
 
 std::string signed_result(const Signing& signing, const Result& result, const std::function<Bytes()>& bytes,
-                          std::int64_t last) {
+                          std::optional<Span> span) {
   try {
-    const std::int64_t issued = now();
-    const std::int64_t expires = std::min(last, issued + signing.valid_seconds);
-    return attest::signed_text(statement_of(result, bytes(), issued, expires), signing.key);
+    const std::int64_t issued = span ? span->issued : now();
+    const std::int64_t expires = issued + signing.valid_seconds;
+    return attest::signed_text(statement_of(result, bytes(), issued, span ? std::min(span->last, expires) : expires),
+                               signing.key);
   } catch (const std::exception& error) {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(signing.envelope, ignored)) std::filesystem::remove(signing.envelope, ignored);

@@ -33,11 +33,16 @@ struct Signing {
 // UsageError, and std::runtime_error where the key or a subject cannot be used.
 std::optional<Signing> signing_from(const SignOptions& o, const std::filesystem::path& folder);
 
-// The text of the envelope, which expires at `last` at the latest (seconds since 1970). Throws where the bytes are not
+// How a merge signs what was judged earlier, in seconds since 1970: it gets no younger by it, and stands no longer.
+struct Span {
+  std::int64_t issued, last;
+};
+
+// The text of the envelope, issued now, or as its span says. Throws where the bytes are not
 // those that were loaded; an envelope of an earlier run is then removed, since it would stand beside the report of this
 // one.
 std::string signed_result(const Signing& signing, const Result& result, const std::function<Bytes()>& bytes,
-                          std::int64_t last = std::numeric_limits<std::int64_t>::max());
+                          std::optional<Span> span = std::nullopt);
 
 // The commands `key` and `attest`. Declared once; `run` is absent where the line names neither of them.
 struct AttestCommands {

@@ -171,6 +171,10 @@ int gate(const GateOptions& options) {
     if (!part.asked) outcome.not_asked.push_back(fmt::format("{} ({})", part.name, part.asking));
   if (outcome.not_asked.size() == parts.size())
     throw UsageError(fmt::format("gate: nothing was asked for; there are: {}", fmt::join(outcome.not_asked, "; ")));
+  // An answer of an earlier run is none, however this one ends.
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(options.json, ignored) && options.json != options.policy)
+    std::filesystem::remove(options.json, ignored);
   if (!options.policy.empty()) read_circumstances(options, outcome);
   for (const GatePart& part : parts) {
     if (!part.asked) continue;

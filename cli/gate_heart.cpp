@@ -33,8 +33,9 @@ void add_heart(CLI::App& app, HeartOptions& o) {
                  "settings of the config that may differ, separated by commas")
       ->delimiter(',');
   app.add_option("--manifest", o.manifest, "RESUME_MANIFEST.json: does every gpu resume at its exact token?");
-  app.add_option("--batch", o.batch, "for --manifest: sequences of a step")->check(CLI::PositiveNumber);
-  app.add_option("--seq", o.sequence, "for --manifest: tokens of a sequence")->check(CLI::PositiveNumber);
+  const CLI::Range steps(std::int64_t{1}, std::int64_t{1} << 40);
+  app.add_option("--batch", o.batch, "for --manifest: sequences of a step")->check(steps);
+  app.add_option("--seq", o.sequence, "for --manifest: tokens of a sequence")->check(steps);
   app.add_option("--ladder", o.ladder, "the escalation's state: its steps in order, each admitted by --policy");
   app.add_option("--curve", o.curve, "the trainer's log: does the run go on within its own noise?");
   app.add_option("--curve-new", o.curve_new, "the new code's log, where it has one of its own");

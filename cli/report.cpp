@@ -41,10 +41,13 @@ int render(const ReportOptions& options) {
 // The envelope of shards that were put together. It stands no longer than the first of theirs: the runs do not become
 // younger by being put together.
 std::string signed_merge(const Signing& signing, const std::vector<ResultFile>& files, const Result& result) {
-  std::int64_t last = files.front().expires;
-  for (const ResultFile& file : files) last = std::min(last, file.expires);
+  Span span{files.front().issued, files.front().expires};
+  for (const ResultFile& file : files) {
+    span.issued = std::min(span.issued, file.issued);
+    span.last = std::min(span.last, file.expires);
+  }
   return signed_result(
-      signing, result, [&] { return *files.front().bytes; }, last);
+      signing, result, [&] { return *files.front().bytes; }, span);
 }
 
 int merge(const ReportOptions& options) {
@@ -132,7 +135,12 @@ ResultFile read_signed_result(const std::string& file, const attest::PublicKey& 
       throw std::runtime_error(fmt::format(
           "{}: issued {}, expires {}, and it is {}: only what stands now is signed anew; run the shard again", file,
           issued, expires, attest::text_of_time(now)));
-    return {file, result_in(statement, file), "", bytes_in(statement), attest::time_from(expires)};
+    return {file,
+            result_in(statement, file),
+            "",
+            bytes_in(statement),
+            attest::time_from(issued),
+            attest::time_from(expires)};
   } catch (const std::exception& error) {
     throw UsageError(fmt::format("--sign takes envelopes that the same key has signed. {}", error.what()));
   }

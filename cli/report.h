@@ -30,9 +30,9 @@ int report(const CLI::App& command, const ReportOptions& options);
 struct ResultFile {
   std::string name;
   Result result;
-  std::string origin;          // a sentence for the page; empty: the file is a result itself
-  std::optional<Bytes> bytes;  // of an envelope's statement
-  std::int64_t expires = 0;    // of the same, where `key` has signed it
+  std::string origin;                    // a sentence for the page; empty: the file is a result itself
+  std::optional<Bytes> bytes;            // of an envelope's statement
+  std::int64_t issued = 0, expires = 0;  // of the same, where `key` has signed it
 };
 ResultFile read_result(const std::string& file);
 

@@ -155,6 +155,27 @@ void refuse_other_layout(const std::vector<Subject>& wanted, const std::vector<A
        "keep names and folders as they were verified, or verify with --subject of the folder that holds all of it"});
 }
 
+// A package, and an extension module, of a source's name go before the source where Python looks for it
+// (importlib.machinery.FileFinder). Other names that a program might import are not known here.
+void refuse_shadows(const std::vector<Artifact>& artifacts, Answer& answer) {
+  for (const Artifact& artifact : artifacts) {
+    if (artifact.path.extension() != ".py") continue;
+    std::error_code error;
+    const std::string stem = artifact.path.stem().string();
+    const std::filesystem::path folder = artifact.path.has_parent_path() ? artifact.path.parent_path() : ".";
+    for (std::filesystem::directory_iterator one(folder, error), end; !error && one != end; one.increment(error)) {
+      const std::string name = one->path().filename().string();
+      std::error_code ignored;
+      const bool package = name == stem && one->is_directory(ignored),
+                 extension = name.starts_with(stem + ".") && name.ends_with(".so");
+      if (package || extension)
+        answer.refusals.push_back(
+            {check, fmt::format("'{}' may be loaded in place of '{}'", one->path().string(), artifact.path.string()),
+             "remove it, load from a folder that holds nothing else, or bind the whole folder with --subject"});
+    }
+  }
+}
+
 // Python runs the compiled form that lies beside a source and claims to be of its time and size (PEP 3147, PEP 552), or
 // claims that nobody need look: bytes that no digest of the source binds.
 void refuse_compiled(const std::vector<Artifact>& artifacts, Answer& answer) {
@@ -204,6 +225,7 @@ Answer artifacts_admitted(const Policy& policy, const attest::Statement& stateme
   refuse_missing(wanted, artifacts, answer);
   if (answer.refusals.size() == before) refuse_other_layout(wanted, artifacts, answer);
   refuse_compiled(artifacts, answer);
+  refuse_shadows(artifacts, answer);
   if (answer.refusals.empty())
     for (const Artifact& artifact : artifacts)
       answer.checked.push_back({check, fmt::format("{} is {}", artifact.path.string(), text_of(artifact.digest))});
