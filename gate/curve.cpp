@@ -53,19 +53,7 @@ struct Place {
     return furthest;
   }
 
-  // The whole blocks that end with the last line, so that a change which is over again by then shows too.
-  double late_mean(std::span<const double> lines, std::size_t width) const {
-    double furthest = level;
-    for (std::size_t end = lines.size(); end >= width; end -= width)
-      if (const double mean = mean_of(lines.subspan(end - width, width));
-          std::fabs(mean - level) >= std::fabs(furthest - level))
-        furthest = mean;
-    return furthest;
-  }
-
-  double late_distance(std::span<const double> lines, std::size_t width) const {
-    return std::fabs(late_mean(lines, width) - level);
-  }
+  double late_distance(std::span<const double> block) const { return std::fabs(mean_of(block) - level); }
 };
 
 bool finite(const Sample& sample) {
@@ -190,7 +178,7 @@ class Curve {
     const std::string text = fmt::format(
         "{}: mean {:.6g} of the first {} lines after the swap, expected {:.6g} (p {:.2g}, furthest line p {:.2g}, of "
         "{} "
-        "places before); furthest mean {:.6g} of a block in {} lines, {:.6g} before the swap (p {:.2g})",
+        "places before); mean {:.6g} of the last of {} lines, {:.6g} before the swap (p {:.2g})",
         what, found.mean, found.block, found.expected, found.mean_p, found.single_p, found.places, found.late_mean,
         found.reach, found.level, found.late_p);
     if (found.reach < after_.size())
@@ -199,7 +187,10 @@ class Curve {
              fmt::format("give the log from further back, {} lines more; or a log that ends after {} lines",
                          after_.size() - found.reach, found.reach));
     if (!found.refused_at(level))
-      passed(fmt::format("{}; level {:.2g} each, {:.2g} in all", text, level, false_alarms));
+      passed(fmt::format("{}; level {:.2g} each, {:.2g} in all{}", text, level, false_alarms,
+                         found.reach > 2 * found.block
+                             ? "; what was over again between the first block and the last is not seen"
+                             : ""));
     else
       refuse(fmt::format("{}; refused at {:.2g}, and a run without a change is refused in {:.2g} of all checks", text,
                          level, false_alarms),
@@ -243,18 +234,18 @@ std::optional<Continuity> continuity(std::span<const double> before, std::span<c
   // swap.
   found.block = std::max(least_block, std::min(after.size(), before.size() / (2 * whole)));
   found.reach = std::min(after.size(), before.size() - (whole - 1) * found.block);
-  const std::size_t width = found.block, past = past_blocks * width;
+  const std::size_t width = found.block, past = past_blocks * width, late = found.reach - width;
   const auto place_at = [&](std::size_t at) { return Place(before.subspan(at - past, past), width); };
   const Place here = place_at(before.size());
   found.mean = mean_of(after.first(width));
   found.expected = here.expected;
-  found.late_mean = here.late_mean(after.first(found.reach), width);
+  found.late_mean = mean_of(after.subspan(late, width));
   found.level = here.level;
   // A series that stands still has distances that are the rounding of these sums.
   const double nothing = 1e-9 * std::fabs(here.expected);
   const double mean = here.mean_distance(after.first(width)) - nothing,
                single = here.single_distance(after.first(width)) - nothing,
-               last = here.late_distance(after.first(found.reach), width) - nothing;
+               last = here.late_distance(after.subspan(late, width)) - nothing;
   std::size_t means = 0, singles = 0, lasts = 0;
   found.places = wanted;
   for (std::size_t i = 0; i < found.places; ++i) {
@@ -262,7 +253,7 @@ std::optional<Continuity> continuity(std::span<const double> before, std::span<c
     const Place there = place_at(at);
     means += there.mean_distance(before.subspan(at, width)) >= mean ? 1 : 0;
     singles += there.single_distance(before.subspan(at, width)) >= single ? 1 : 0;
-    lasts += place_at(of_late).late_distance(before.subspan(of_late, found.reach), width) >= last ? 1 : 0;
+    lasts += place_at(of_late).late_distance(before.subspan(of_late + late, width)) >= last ? 1 : 0;
   }
   const auto rank = [&](std::size_t as_far) {
     return static_cast<double>(as_far + 1) / static_cast<double>(found.places + 1);
@@ -301,20 +292,22 @@ Answer check_curve(const CurveQuestion& question) {
   }
   const std::int64_t first = question.swap.value_or(after.empty() || !after.front().step ? 0 : *after.front().step);
   if (auto refusal = goes_back(after, first)) answer.refusals.push_back(std::move(*refusal));
-  // Lines of steps that ran again are the old code's or the new one's; a NaN among them may be the reason why.
-  if (const auto bad = std::find_if_not(after.begin(), after.end(), finite); bad != after.end())
-    answer.refusals.push_back(
-        {name, fmt::format("tf, ema_tf or lb is not finite at line {} of the log after the swap", bad->line),
-         "stop the run, go back to the last checkpoint that is finite and to the code before the swap; where the line "
-         "is the old code's, give two logs"});
   if (!answer.refusals.empty()) return answer;
-  const std::vector<Sample> run = one_run(after);
-  if (run.size() < after.size())
+  std::vector<Sample> run = one_run(after);
+  if (run.size() < after.size()) {
     answer.checked.push_back(
-        {name, fmt::format("{} lines of steps that ran again are not looked at: they are taken for those of the code "
-                           "before the swap",
+        {name, fmt::format("{} lines of steps that ran again are taken for those of the code before the swap",
                            after.size() - run.size())});
-  after = run;
+    // Whose they are the log does not say, and a NaN among them may be why they ran again.
+    const auto bad = std::find_if_not(after.begin(), after.end(), finite);
+    if (bad != after.end() && std::all_of(run.begin(), run.end(), finite))
+      answer.refusals.push_back(
+          {name,
+           fmt::format("tf, ema_tf or lb is not finite at line {}, of a step behind the swap that ran again",
+                       bad->line),
+           "find out which code wrote it: where it was the one before the swap, give two logs"});
+  }
+  after = std::move(run);
   if (!after.empty() && after.front().step)
     std::erase_if(before, [&](const Sample& sample) { return *sample.step >= *after.front().step; });
   answer.add(check_curve(one_run(before), after));

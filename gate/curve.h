@@ -18,7 +18,7 @@ namespace fractus::gate {
 //
 // A block has `block` lines. Behind a place stand three distances: a straight line through the means of the 8 blocks
 // before it is led on into the first block, and that block's mean and its furthest line are held against it; and the
-// mean that is furthest from that of the 8, of all blocks in `reach` lines. A wrong forward shows in the first two at
+// mean of the last of `reach` lines, a block too, against the mean of the 8. A wrong forward shows in the first two at
 // once, a wrong gradient in the third alone. What was measured at the swap is ranked among what was measured at the
 // places before it, the run's own noise: p = (1 + places at least as far) / (1 + places). Where the distances at all
 // places are exchangeable, which holds where the noise around a locally straight curve is the same throughout and
@@ -31,7 +31,7 @@ namespace fractus::gate {
 struct Continuity {
   std::size_t block = 0, places = 0, reach = 0;  // places: as many as the level needs, the nearest ones
   double mean = 0, expected = 0;                 // of the first block after the swap
-  double late_mean = 0, level = 0;               // of the furthest one, and of the 8 before the swap
+  double late_mean = 0, level = 0;               // of the last one, and of the 8 before the swap
   double mean_p = 1, single_p = 1, late_p = 1;
 
   // A p is a multiple of 1 / (places + 1), and the level is meant to be one.
