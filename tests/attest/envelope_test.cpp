@@ -149,6 +149,14 @@ TEST(Envelope, MalformedOnesAreRefusedByName) {
     EXPECT_NE(error_of([&] { envelope_from(text); }), "") << text;
 }
 
+// Protects: all of the text is read. A parser that takes a zero byte for the end would let anything stand behind it.
+TEST(Envelope, HoldsNoZeroByte) {
+  const std::string text = example().dump();
+  envelope_from(text);
+  for (const std::string& more : {std::string(1, '\0'), std::string("\0{}", 3)})
+    EXPECT_NE(error_of([&] { envelope_from(text + more); }).find("zero byte"), std::string::npos);
+}
+
 // Protects: two readers see one envelope. Of a name that stands twice, one would take the first and one the last.
 TEST(Envelope, ANameThatStandsTwiceIsRefused) {
   const std::string text = example().dump();

@@ -227,6 +227,7 @@ class Merge(Folder):
         self.assertEqual([p["name"] for p in whole["predicate"]["properties"]], ["contract", "choices"])
         self.assertEqual(whole["subjects"], first["subjects"])
         self.assertEqual(whole["predicate"]["expires"], first["predicate"]["expires"])
+        self.assertEqual(whole["predicate"]["issued"], first["predicate"]["issued"])  # what was run gets no younger
         (self.folder / "whole.json").unlink()
 
         # A plain result, an envelope by another key, one that has expired, and one about other bytes.

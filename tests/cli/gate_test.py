@@ -107,6 +107,27 @@ class Gate(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("it expired at", done.stdout)
 
+    def test_an_older_answer_is_none(self):
+        """Protects: where the gate cannot even begin, no answer of an earlier run is left for a reader to take for its own."""
+        answer = self.folder / "old.json"
+        self.assertEqual(self.gate("--json", answer).returncode, 0)
+        self.assertTrue(json.loads(answer.read_text())["admitted"])
+        broken = self.folder / "broken.toml"
+        broken.write_text("format = ")
+        self.assertEqual(self.gate("--json", answer, policy=broken).returncode, 64)
+        self.assertFalse(answer.exists())
+
+    def test_shadows(self):
+        """Protects: what Python would load in place of a verified source, a package or an extension of its name, is refused."""
+        for shadow, is_folder in (("kernels", True), ("kernels.abi3.so", False)):
+            path = self.folder / shadow
+            path.mkdir() if is_folder else path.write_text("")
+            done = self.gate()
+            path.rmdir() if is_folder else path.unlink()
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("may be loaded in place of", done.stdout)
+        self.assertEqual(self.gate().returncode, 0)
+
     def test_lists_all_refusals(self):
         """Protects whoever has to mend it: all that is wrong is said at once, in both forms of the answer."""
         predicate = self.predicate() | {"verdict": "DIFFERENT", "preset": "smoke", "expires": time_text(-0.5)}

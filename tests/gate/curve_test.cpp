@@ -164,6 +164,26 @@ TEST(Curve, RefusesEachBreak) {
   Trainer again = steady();
   again.run(swap_step + 5, last_step);
   expect_one(judged(again), "curve", "the steps go back from 5039 to 5005");
+
+  Trainer rerun;
+  rerun.run(1, swap_step), rerun.step(swap_step, std::nan(""), 14);
+  rerun.ema = rerun.samples[swap_step - 2].ema_tf;
+  rerun.run(swap_step, last_step);
+  expect_one(judged(rerun), "curve", "not finite at line 5000, of a step behind the swap that ran again");
+
+  // An average that is begun anew, in a log that lacks the very lines that would show it.
+  Trainer anew, thinned;
+  anew.run(1, swap_step);
+  thinned.text = anew.text;
+  anew.ema = 9;
+  anew.run(swap_step, swap_step + 80);
+  for (std::size_t i = swap_step; i < anew.samples.size(); i += 2) {
+    const Sample& s = anew.samples[i];
+    thinned.text += fmt::format("step={} tf={} ema_tf={} lb={}\n", *s.step, s.tf, s.ema_tf, s.lb);
+  }
+  const Answer answer = judged(thinned);
+  EXPECT_FALSE(answer.admitted());
+  EXPECT_EQ(text_of(answer).find("ema_tf follows"), std::string::npos);
 }
 
 // Protects: with too little to go by nothing is admitted, and the lines that are wanted are named.
@@ -173,6 +193,15 @@ TEST(Curve, TooFewLinesAreUndecided) {
   expect_one(judged(steady(), last_step - 3), "curve", "and 3 after it");
   expect_one(judged(steady(), last_step + 10), "curve", "no line with tf=, ema_tf= and lb= after the swap");
   expect_one(judged(steady(), 0), "curve", "before the swap");
+
+  Trainer far;  // 4999 lines before the swap measure 103 behind it
+  far.run(1, swap_step + 200);
+  const Answer answer = judged(far);
+  ASSERT_EQ(answer.refusals.size(), 2u) << text_of(answer);
+  EXPECT_NE(
+      answer.refusals[0].fact.find("tf: the lines before the swap measure 103 lines behind it, and there are 200"),
+      std::string::npos)
+      << text_of(answer);
 }
 
 // Protects: a log of every tenth step, where ema_tf cannot be computed again, is held against its own noise, and a
