@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -297,6 +298,18 @@ void check_numbers(const Checkpoint& checkpoint, Answer& answer) {
                              "go back to the last checkpoint that is finite, and find the step that made them"});
 }
 
+// torch loads no archive without a version of 1 to 10 (caffe2/serialize/versions.h, kMaxSupportedFileFormatVersion).
+void require_version(const Archive& archive) {
+  const char* place = archive.holds(".data/version") ? ".data/version" : "version";
+  const std::string text = archive.read(place, 16);
+  const std::string_view digits = std::string_view(text).substr(0, text.find_last_not_of("\r\n ") + 1);
+  int version = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
+  if (error != std::errc() || end != digits.data() + digits.size() || version < 1 || version > 10)
+    throw Unreadable(fmt::format("its archive is of version {}, and torch loads 1 to 10", in_quotes(digits)),
+                     save_again);
+}
+
 }  // namespace
 
 Checkpoint read_checkpoint(const std::filesystem::path& file) {
@@ -306,6 +319,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& file) {
   if (archive.holds("byteorder") && archive.read("byteorder", 16) != "little")
     throw Unreadable("its numbers are not little-endian", "save it on a little-endian machine");
   Pickle pickle = pickle_from(archive.read("data.pkl", most_pickle_bytes));
+  require_version(archive);
   Checkpoint checkpoint{.archive = std::move(archive), .pickle = std::move(pickle)};
   const Value& root = checkpoint.pickle[checkpoint.pickle.root];
   const Value *state = checkpoint.pickle.find(root, "model_state"), *config = checkpoint.pickle.find(root, "config");

@@ -177,6 +177,11 @@ TEST(Checkpoint, RefusesArchivesOfTwoMeanings) {
   std::vector<Entry> big = entries();
   big[1].bytes = "big";
   expect_in("not little-endian", fault_of(folder, zip(big)));
+  for (const char* version : {"0", "11", "x", "", "3x"}) {
+    std::vector<Entry> unknown = entries();
+    unknown[4].bytes = version;
+    expect_in("torch loads 1 to 10", fault_of(folder, zip(unknown)));
+  }
 }
 
 // Protects: the formats that are no checkpoint are named, with what to do.
