@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/attest/edited.h"
 #include "tests/attest/folder.h"
 #include "tests/oracle/property.h"
 
@@ -202,18 +203,7 @@ TEST(Envelope, DeepAndLargeTextsAreRefused) {
 TEST(Envelope, SurvivesAnyBytes) {
   const std::string text = to_text(sign("text/plain", "hello world", key_of(0)));
   EXPECT_TRUE(holds(3000, [&] {
-    std::string bytes = text;
-    const int edits = *rc::gen::inRange(1, 5);
-    for (int i = 0; i < edits; ++i) {
-      const auto at = static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(bytes.size()) + 1));
-      switch (*rc::gen::inRange(0, 4)) {
-        case 0: bytes.resize(at); break;
-        case 1: bytes.insert(at, *rc::gen::arbitrary<std::string>()); break;
-        case 2: bytes.insert(at, bytes.substr(at / 2)); break;
-        default:
-          if (at < bytes.size()) bytes[at] = *rc::gen::arbitrary<char>();
-      }
-    }
+    const std::string bytes = edited(text, 4);
     try {
       const Envelope read = envelope_from(bytes);
       if (!verified_by(read, pub(0))) return;

@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include "attest/time.h"
+#include "tests/attest/edited.h"
 #include "tests/attest/folder.h"
 #include "tests/oracle/property.h"
 
@@ -125,18 +126,7 @@ TEST_F(Statements, WhatIsSignedCanBeRead) {
 TEST(Statement, SurvivesAnyBytes) {
   const std::string text = to_text(example());
   EXPECT_TRUE(holds(3000, [&] {
-    std::string bytes = text;
-    const int edits = *rc::gen::inRange(1, 4);
-    for (int i = 0; i < edits; ++i) {
-      const auto at = static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(bytes.size()) + 1));
-      switch (*rc::gen::inRange(0, 4)) {
-        case 0: bytes.resize(at); break;
-        case 1: bytes.insert(at, *rc::gen::arbitrary<std::string>()); break;
-        case 2: bytes.insert(at, bytes.substr(at / 2)); break;
-        default:
-          if (at < bytes.size()) bytes[at] = *rc::gen::arbitrary<char>();
-      }
-    }
+    const std::string bytes = edited(text, 3);
     try {
       const Statement read = statement_from(bytes);
       RC_ASSERT(!read.subjects.empty());
