@@ -12,6 +12,18 @@ namespace {
 constexpr double most_undecidable = 0.25;
 constexpr double quarantine_factor = 4;
 constexpr std::int64_t quarantine_cases = 10;  // fewer have no worst worth the name
+// The errors of n roundings add up to about u sqrt(n) where a bound has room for u n (Higham and Mary, A New Approach
+// to Probabilistic Rounding Error Analysis, 2019), and no sum of the contracts has 2^18 terms. Where all known-good
+// forms stay below 2^-9 of the bound, conditioning makes it and not a count of roundings: a few times as much is
+// chance, and says nothing of a form's arithmetic.
+constexpr double least_ratio = 0x1p-9;
+// What still says something there: the step from float32 to the next coarser type in use is 2^13 (TF32, half), and a
+// form that takes it shows most of that.
+constexpr double coarser_type = 0x1p10;
+
+double line_of(double known_good) {
+  return std::min(coarser_type * known_good, quarantine_factor * std::max(known_good, least_ratio));
+}
 
 // The verdict of one property, from what was counted.
 void settle(PropertyResult& record) {
@@ -145,7 +157,7 @@ std::vector<Quarantine> exceeded(const Lines& lines) {
     }
   std::vector<Quarantine> all;
   for (const auto& [key, line] : totals)
-    if (line.cases >= quarantine_cases && line.known_good > 0 && line.candidate > quarantine_factor * line.known_good)
+    if (line.cases >= quarantine_cases && line.known_good > 0 && line.candidate > line_of(line.known_good))
       all.push_back({line.property,
                      fmt::format("quarantined: {} reaches {:.3g} of its bound, the known-good forms {:.3g} on the same "
                                  "{} cases; its worst is at {}",
