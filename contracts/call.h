@@ -11,6 +11,7 @@
 
 #include "contracts/array.h"
 #include "contracts/contract.h"
+#include "contracts/remark.h"
 
 namespace fractus {
 
@@ -72,6 +73,7 @@ struct Call {
   bool computed_inputs =
       false;  // inputs are results themselves, as in a model, and the gradients those of what they came from
   bool watch_memory = false;    // Answer::resident_growth_bytes and heap_bytes are wanted
+  bool audited = false;         // Answer::remarks is wanted
   bool tracked_inputs = false;  // `gradients` holds with grad mode off too, as under torch.no_grad()
   // In a chain of calls, pairs (input, output): that input is this output of the call before, graph and all, and is
   // absent from `inputs`.
@@ -111,6 +113,7 @@ struct Answer {
   std::int64_t resident_growth_bytes = 0;  // by which the forward raised the most that the process ever held; likewise
   std::int64_t kept_bytes = 0;             // of tensors, still held when all results were gone
   std::int64_t heap_bytes = 0;             // of the process's heap, before the call; 0 unless memory is watched
+  std::vector<Remark> remarks;             // of an audited call
   std::int64_t add_depth = 0;              // what the form declares of this call (Declarations::add_depth); 0: nothing
 };
 

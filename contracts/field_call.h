@@ -12,6 +12,7 @@
 
 #include "contracts/array.h"
 #include "contracts/contract.h"
+#include "contracts/remark.h"
 
 namespace fractus {
 
@@ -34,19 +35,6 @@ struct FieldCall {
   std::vector<std::optional<Residues>> cotangents;  // by output; none: no backward
   std::vector<bool> gradients;                      // by input: does it require a gradient
   bool traced = false;                              // FieldAnswer::trace is wanted
-};
-
-// What a form did that its algebra does not hold, or holds at a generic point alone. `kind` is a stable word: cast (to
-// a narrower type), comparison, branch (a value of a tensor became a number of the program), non-algebraic,
-// non-deterministic.
-struct Remark {
-  std::string kind;
-  std::string operation;  // "aten::exp"
-  std::string place;      // in the source: "attention.py:42 in blocks", or the node of autograd; empty: unknown
-  std::string detail;     // "float64 to float32"; may be empty
-  std::int64_t count = 1;
-
-  bool operator==(const Remark&) const = default;
 };
 
 // An operation that ran, with the shapes of its results.

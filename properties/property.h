@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "contracts/call.h"
+#include "contracts/field_call.h"
 #include "properties/case.h"
 #include "properties/driver.h"
 #include "properties/histogram.h"
@@ -35,6 +36,8 @@ struct Subject {
   std::function<std::vector<Answer>(const std::vector<Call>&, bool last_first)> call_together;
   // The same call of the form that this one runs again in its backward (Declarations::recomputes); empty: none.
   std::function<Answer(const Call&)> call_plain;
+  // Over a finite field, in a process that runs no other calls.
+  std::function<FieldAnswer(const FieldCall&)> call_over_field;
   // What the form says it holds beside inputs and outputs.
   std::function<Declared(const Dims&)> declared_elements;
 };
