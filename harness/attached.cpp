@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace fractus {
+namespace {
+
+// A call has as many operations as one over floats, and a product costs 20 times as much; the first opens the device.
+constexpr std::chrono::milliseconds time_limit_over_field{30'000};
+
+}  // namespace
 
 Attached::Attached(const Workshop& workshop, FormInfo form, std::map<std::string, std::int64_t> settings)
     : workshop_(workshop), form_(std::move(form)), settings_(std::move(settings)) {
@@ -73,6 +79,14 @@ Subject Attached::subject() {
       return call(process, request, limit(request));
     } catch (const CandidateGone& error) {
       return {.status = Status::crashed, .message = error.what()};
+    }
+  };
+  subject.call_over_field = [this](const FieldCall& request) -> FieldAnswer {
+    try {
+      if (!over_field_ || !over_field_->alive()) over_field_.emplace(workshop_.spawn_for(form_));
+      return call_over_field(*over_field_, request, time_limit_over_field + form_.patience);
+    } catch (const CandidateGone& error) {
+      return {.status = FieldStatus::failed, .message = error.what()};
     }
   };
   subject.declared_elements = [this, settings = subject.settings](const Dims& dims) {

@@ -30,7 +30,8 @@ class Attached {
   FormInfo form_;
   std::map<std::string, std::int64_t> settings_;
   std::optional<Process> process_;
-  std::unique_ptr<Attached> plain_;  // FormInfo::recomputes
+  std::optional<Process> over_field_;  // of calls over a finite field, and no others
+  std::unique_ptr<Attached> plain_;    // FormInfo::recomputes
   int deaths_ = 0;
 };
 

@@ -14,6 +14,7 @@
 
 #include "attest/digest.h"
 #include "harness/fork_server.h"
+#include "harness/over_field.h"
 #include "harness/region.h"
 #include "reports/words.h"
 
@@ -48,6 +49,7 @@ Json request_of(const char* op, const Call& call, const RegionPlan& plan) {
           {"tracked_inputs", call.tracked_inputs},
           {"computed_inputs", call.computed_inputs},
           {"watch_memory", call.watch_memory},
+          {"audited", call.audited},
           {"continues", call.continues},
           {"requires_grad", call.gradients},
           {"bytes", plan.bytes},
@@ -97,6 +99,7 @@ Answer read_answer(const Json& body, const RegionPlan& plan, const Region& regio
   body.at("peak_with_backward_bytes").get_to(answer.peak_with_backward_bytes);
   body.at("saved_bytes").get_to(answer.saved_bytes);
   body.at("add_depth").get_to(answer.add_depth);
+  answer.remarks = protocol::remarks_from(body.at("remarks"));
   body.at("peak_resident_bytes").get_to(answer.peak_resident_bytes);
   body.at("resident_growth_bytes").get_to(answer.resident_growth_bytes);
   body.at("kept_bytes").get_to(answer.kept_bytes);
@@ -407,6 +410,24 @@ std::vector<Answer> call_together(Process& process, const std::vector<Call>& cal
   if (together.status != Status::ok)
     together.answers.assign(calls.size(), Answer{.status = together.status, .message = together.message});
   return std::move(together.answers);
+}
+
+FieldAnswer call_over_field(Process& process, const FieldCall& call, std::chrono::milliseconds limit) {
+  const Call as_call = bits_of(call);
+  const RegionPlan plan = process::checked_plan(*process.child_, as_call);
+  const Region region = fill_region(plan, as_call);
+  Json request = process::request_of("over_field", as_call, plan);
+  request["bits"] = call.bits;
+  request["traced"] = call.traced;
+  struct Read {
+    Status status = Status::ok;
+    std::string message;
+    FieldAnswer answer;
+  };
+  Read read =
+      process::converse<Read>(*process.child_, request, std::array{region.memory.get()}, limit,
+                              [&](const Json& body) { return Read{.answer = read_field_answer(body, plan, region)}; });
+  return read.status == Status::ok ? std::move(read.answer) : lost_over_field(read.status, read.message);
 }
 
 Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit) {

@@ -26,6 +26,7 @@
 
 #include "contracts/call.h"
 #include "contracts/contract.h"
+#include "contracts/field_call.h"
 #include "harness/outside.h"
 
 namespace fractus {
@@ -96,6 +97,7 @@ class Process {
   std::unique_ptr<process::Child> child_;
   friend Answer call(Process&, const Call&, std::chrono::milliseconds);
   friend std::vector<Answer> call_together(Process&, const std::vector<Call>&, bool, std::chrono::milliseconds);
+  friend FieldAnswer call_over_field(Process&, const FieldCall&, std::chrono::milliseconds);
   friend Timing measure(Process&, const Call&, int, int, std::chrono::milliseconds);
 };
 
@@ -180,6 +182,11 @@ Answer call(Process& process, const Call& call, std::chrono::milliseconds limit)
 // and where the process failed that failure in every one.
 std::vector<Answer> call_together(Process& process, const std::vector<Call>& calls, bool last_first,
                                   std::chrono::milliseconds limit);
+
+// Runs one call over a finite field: of a process that runs such calls and no others. Whatever the form does becomes a
+// status of the answer; one that reads a tensor's memory by itself, where the device shows none, is not algebraic.
+// Throws as `call` does.
+FieldAnswer call_over_field(Process& process, const FieldCall& call, std::chrono::milliseconds limit);
 
 // Runs one call warmup + runs times and times the last `runs`. Memory is not poisoned and nothing is checked.
 Timing measure(Process& process, const Call& call, int warmup, int runs, std::chrono::milliseconds limit);

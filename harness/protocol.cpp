@@ -202,6 +202,28 @@ void from_json(const Json& json, Placement& placement) {
   json.at("storage_bytes").get_to(placement.storage_bytes);
 }
 
+Json json_of(const std::vector<Remark>& remarks) {
+  Json list = Json::array();
+  for (const Remark& remark : remarks)
+    list.push_back({{"kind", remark.kind},
+                    {"operation", remark.operation},
+                    {"place", remark.place},
+                    {"detail", remark.detail},
+                    {"count", remark.count}});
+  return list;
+}
+
+std::vector<Remark> remarks_from(const Json& json) {
+  std::vector<Remark> remarks;
+  for (const Json& each : json)
+    remarks.push_back({.kind = each.at("kind").get<std::string>(),
+                       .operation = each.at("operation").get<std::string>(),
+                       .place = each.at("place").get<std::string>(),
+                       .detail = each.at("detail").get<std::string>(),
+                       .count = each.at("count").get<std::int64_t>()});
+  return remarks;
+}
+
 Shape contiguous_strides(const Shape& shape) {
   Shape strides(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * std::max<std::int64_t>(1, shape[d]);

@@ -13,6 +13,7 @@
 
 #include "contracts/array.h"
 #include "contracts/contract.h"
+#include "contracts/remark.h"
 #include "harness/clock.h"
 
 namespace fractus::protocol {
@@ -101,6 +102,10 @@ Scalars scalars_from(const Json& json);
 
 void to_json(Json& json, const Placement& placement);
 void from_json(const Json& json, Placement& placement);
+
+Json json_of(const std::vector<Remark>& remarks);
+// Throws where it is no list of remarks.
+std::vector<Remark> remarks_from(const Json& json);
 
 Shape contiguous_strides(const Shape& shape);
 

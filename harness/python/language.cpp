@@ -153,6 +153,14 @@ std::vector<outside::Outlined> outline(const std::string& path) {
   });
 }
 
+std::string place() {
+  return in_python([] { return support().attr("place")().cast<std::string>(); });
+}
+
+void open_device() {
+  in_python([] { support().attr("open_device")(FRACTUS_FIELD_GLUE); });
+}
+
 std::optional<std::string> exception_text() {
   try {
     throw;
@@ -214,6 +222,8 @@ extern "C" __attribute__((visibility("default"))) void fractus_language(fractus:
   language.load = load;
   language.loaded = loaded;
   language.outline = outline;
+  language.open_device = open_device;
+  language.place = place;
   language.exception_text = exception_text;
   language.before_fork = [] {
     at_fork() = PyGILState_Ensure();

@@ -24,6 +24,10 @@ struct Language {
   std::function<std::vector<outside::Outlined>(const std::string& path)> outline;
   // Around each fork of a process that has the language loaded.
   std::function<void()> before_fork, after_fork_in_parent, after_fork_in_child;
+  // Makes the device `field` known to the language, once it is open.
+  std::function<void()> open_device;
+  // Where in a source the language's code is now, without torch's own: "attention.py:42 in blocks"; empty: nowhere.
+  std::function<std::string()> place;
   // Of the exception that is being handled, where it is one of the language's own.
   std::function<std::optional<std::string>()> exception_text;
 };

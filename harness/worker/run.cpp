@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "harness/worker/allocator.h"
+#include "harness/worker/audit.h"
 #include "harness/worker/outside.h"
 #include "harness/worker/serve.h"
 
@@ -227,13 +228,23 @@ Tensors shallow(const Tensors& tensors) {
   return copies;
 }
 
+// The form's own work, and none of ours, under an audit where one is wanted.
+template <class Work>
+void heard(const Problem& problem, Outcome& outcome, Work work) {
+  if (!problem.audited) return work();
+  Audit audit;
+  work();
+  for (Remark& remark : audit.take()) outcome.remarks.push_back(std::move(remark));
+}
+
 void run_forward(const Problem& problem, bool checked, Outcome& outcome) {
   restart_peak();
   const std::int64_t held = live_bytes();
   const std::int64_t resident = problem.watch_memory ? status_bytes("VmHWM") : 0;
   const Tensors inputs = checked ? shallow(problem.inputs) : Tensors();
   const auto start = Clock::now();
-  outcome.outputs = problem.form->run(problem.inputs, problem.scalars, problem.settings);
+  heard(problem, outcome,
+        [&] { outcome.outputs = problem.form->run(problem.inputs, problem.scalars, problem.settings); });
   outcome.forward_seconds = seconds_since(start);
   outcome.seconds = outcome.forward_seconds;
   outcome.forward_peak_extra_bytes = std::max<std::int64_t>(0, peak_bytes() - held - held_bytes(outcome.outputs));
@@ -258,7 +269,9 @@ void run_form(const Problem& problem, bool checked, Outcome& outcome) {
     if (checked && problem.backward_twice && !(language() != nullptr && holds_reentrant_checkpoint(outcome.outputs)))
       earlier.emplace(problem);
     const auto start = Clock::now();
-    find_gradients({&problem, 1}, {&outcome, 1}, /*keep_graph=*/checked && problem.backward_twice);
+    heard(problem, outcome, [&] {
+      find_gradients({&problem, 1}, {&outcome, 1}, /*keep_graph=*/checked && problem.backward_twice);
+    });
     outcome.seconds += seconds_since(start);
     if (earlier) earlier->check(outcome);
   }
@@ -334,6 +347,7 @@ Problem read_problem(const protocol::Json& request, const protocol::Descriptor& 
   request.at("threads").get_to(problem.threads);
   request.at("backward_twice").get_to(problem.backward_twice);
   request.at("watch_memory").get_to(problem.watch_memory);
+  request.at("audited").get_to(problem.audited);
   request.at("outputs").get_to(problem.output_places);
   problem.gradient_places = placements(request.at("gradients"));
   problem.input_places = placements(request.at("inputs"));

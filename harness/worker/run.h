@@ -23,6 +23,7 @@ struct Problem {
   bool record_graph = false;  // grad mode, for a backward or because the call asks for it
   std::vector<std::pair<std::size_t, std::size_t>> continues;  // (input, output of the problem before)
   bool backward_twice = false;
+  bool audited = false;
   bool watch_memory = false;  // the process's own size, whose reading costs as much as a small call
   std::shared_ptr<protocol::Mapping> memory;
   std::vector<protocol::Placement> output_places;
@@ -46,6 +47,7 @@ struct Outcome {
   Tensors gradients;         // by input, undefined where there is none
   std::vector<bool> usable;  // by output: present, on the CPU, of the right shape and dtype
   std::vector<Breach> breaches;
+  std::vector<Remark> remarks;  // of an audited problem
   double seconds = 0;
   double forward_seconds = 0;
   std::int64_t forward_peak_extra_bytes = 0;

@@ -14,6 +14,7 @@
 
 #include "harness/worker/allocator.h"
 #include "harness/worker/outside.h"
+#include "harness/worker/over_field.h"
 #include "harness/worker/run.h"
 
 namespace fractus::worker {
@@ -76,6 +77,7 @@ Json written(const Problem& problem, const Outcome& outcome) {
               {"outputs", outputs},
               {"gradients", gradients},
               {"breaches", breaches},
+              {"remarks", protocol::json_of(outcome.remarks)},
               {"seconds", outcome.seconds},
               {"forward_seconds", outcome.forward_seconds},
               {"peak_extra_bytes", outcome.forward_peak_extra_bytes},
@@ -189,6 +191,7 @@ Message answer_to(const Message& request) {
   const protocol::Descriptor& file = request.descriptors.at(0);
   stir_global_generator();
   if (op == "call") return {serve_call(request.body, file), {}};
+  if (op == "over_field") return {serve_over_field(request.body, file), {}};
   if (op == "together") return {serve_together(request.body, request.descriptors), {}};
   if (op == "measure") return {serve_measure(request.body, file), {}};
   if (op == "read_archive") return read_archive(file);
