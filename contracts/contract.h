@@ -52,6 +52,8 @@ struct Contract {
   std::vector<std::string> waivers;      // the clauses that --waive may name
   std::vector<Told> told;
   Scalars usual;  // what scalars of a group are where it says nothing of them
+  // A part of a kernel, or a kernel of others, that the command `identity` alone judges.
+  bool only_identity = false;
 };
 
 bool is_number(const std::string& symbol);  // of TensorSpec::dims
@@ -75,7 +77,7 @@ std::vector<std::string> argument_names(const Contract& contract);
 const TensorSpec& input(const Contract& contract, std::string_view name);   // throws std::out_of_range
 const TensorSpec& output(const Contract& contract, std::string_view name);  // throws std::out_of_range
 
-const std::vector<const Contract*>& contracts();
-const Contract* find_contract(std::string_view kernel);  // nullptr where there is none
+const std::vector<const Contract*>& contracts();         // those that are judged in full
+const Contract* find_contract(std::string_view kernel);  // those of `identity` too; nullptr where there is none
 
 }  // namespace fractus

@@ -130,6 +130,8 @@ void require_properties(const json& properties, const char* check, Answer& answe
     const auto name = said.text("name"), verdict = said.text("verdict");
     const auto cases = said.count("cases"), planned = said.count("planned");
     if (!name || !verdict || !cases || !planned) continue;
+    // Of a form that is not algebraic the property claims nothing, and finds nothing: all others judge it.
+    if (*name == "identity" && *verdict == "NOT ALGEBRAIC") continue;
     if (*verdict != "PASSED" && !(has_waivers && *verdict == "WAIVED"))
       answer.refusals.push_back({check, fmt::format("{}: wanted PASSED, got {}", shown(*name), shown(*verdict)),
                                  "read the report of this property, and verify the candidate again"});

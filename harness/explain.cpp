@@ -31,6 +31,7 @@ void explain(const Driver& driver, const Property& property, const Case& c, Atta
     witness.smallest = shrunk.smallest;
     witness.shrink_steps = shrunk.steps;
     record.finding = shrunk.finding;
+    if (!record.algebra.empty()) record.finding->text += "; " + record.algebra;  // which shrinking does not look at
   }
   Fixture fixture{candidate.form().name, settings,
                   witness.smallest,      problem_of(driver, witness.smallest),

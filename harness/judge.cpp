@@ -13,6 +13,7 @@
 #include "harness/measure.h"
 #include "harness/trailing.h"
 #include "properties/cases.h"
+#include "properties/over_field.h"
 #include "reports/verdict.h"
 #include "reports/words.h"
 
@@ -22,6 +23,8 @@ namespace {
 // By how much the known-good and known-wrong forms may be behind, in elements of input: it bounds the memory of what
 // waits, about 100 bytes an element.
 constexpr std::size_t most_waiting = 4'000'000;
+constexpr int most_not_algebraic =
+    3;                          // cases of identity, after which the others are not tried: most would say the same
 constexpr int most_deaths = 3;  // of a judged form's process, after which it is called no more
 
 void add_ratios(std::map<std::string, double>& ratios, DType dtype, const Outcome& outcome) {
@@ -67,6 +70,9 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   record.bit_equal += outcome.bit_equal;
   if (outcome.escape) record.escape = std::max(record.escape, *outcome.escape);
   if (!outcome.note.empty() && !contains(record.notes, outcome.note)) record.notes.push_back(outcome.note);
+  if (!outcome.claim.empty()) record.claims.push_back(outcome.claim);
+  if (record.algebra.empty() || outcome.finding) record.algebra = outcome.algebra;
+  if (!record.not_algebraic) record.not_algebraic = outcome.not_algebraic;
   record.held.insert(record.held.end(), outcome.held.begin(), outcome.held.end());
   const bool lets_pass = outcome.finding && contains(waived, outcome.finding->waiver);
   if (!outcome.finding)
@@ -78,6 +84,9 @@ Outcome put(const Property& property, Expectation& expectation, Attached& form, 
   if (!lets_pass) add_histograms(record.histogram, expectation.of().dtype, outcome);
   return outcome;
 }
+
+// The case that shows the finding: that of a fault over floats where it was found over a finite field.
+Case shown_at(const Outcome& outcome, const Case& c) { return outcome.witness.value_or(c); }
 
 // A form that hangs or keeps dying would cost its whole time limit again and again.
 bool goes_on(const Attached& form, const PropertyResult& record) {
@@ -122,14 +131,17 @@ class Run {
   void run_case(const Case& c) {
     PropertyResult& record = of(c.property);
     if (record.finding) return;  // one witness a property is enough; the others are still to be tried
+    if (record.not_algebraic && ++not_algebraic_ >= most_not_algebraic) return;
     const Clock::time_point start = Clock::now();
     const Property& property = *find_property(c.property);
     const auto expectation = std::make_shared<Expectation>(driver_, c, 2);
     const Outcome outcome = put(property, *expectation, candidate_, settings_.waived, record);
     count(result_.coverage, driver_, plan_.generation, c, outcome);
+    add_remarks(result_.audit, outcome.remarks);
     if (record.finding) {
       stopped_ = !goes_on(candidate_, record);
-      explain(driver_, property, c, candidate_, settings_.fixtures, record);
+      const Case shown = shown_at(outcome, c);
+      explain(driver_, *find_property(shown.property), shown, candidate_, settings_.fixtures, record);
     } else if (!outcome.finding && sets_line(property, *expectation)) {
       line_.draw(driver_, c, outcome);
     }
@@ -142,9 +154,10 @@ class Run {
     PropertyResult& record = record_of(result_.reference->properties, property.name);
     if (!reference_goes_on_ || record.finding) return;
     const Clock::time_point start = Clock::now();
-    put(property, expectation, *reference_, settings_.waived, record);
+    const Outcome outcome = put(property, expectation, *reference_, settings_.waived, record);
     reference_goes_on_ = goes_on(*reference_, record);
-    if (record.finding) record.witness = Witness{.found = expectation.of(), .smallest = expectation.of()};
+    const Case shown = shown_at(outcome, expectation.of());
+    if (record.finding) record.witness = Witness{.found = shown, .smallest = shown};
     record.seconds += seconds_since(start);
   }
 
@@ -242,7 +255,7 @@ class Run {
     for (PropertyResult& record : reference.properties) {
       if (!record.finding) continue;
       const Case found = record.witness->found;
-      explain(driver_, *find_property(record.name), found, *reference_, settings_.fixtures, record);
+      explain(driver_, *find_property(found.property), found, *reference_, settings_.fixtures, record);
     }
     reference.output = reference_->output_tail();
   }
@@ -259,6 +272,7 @@ class Run {
   bool reference_goes_on_ = false;
   Clock::time_point start_ = Clock::now();
   bool stopped_ = false, out_of_budget_ = false;
+  int not_algebraic_ = 0;              // cases of identity since the candidate could not be judged by one
   bool others_out_of_budget_ = false;  // theirs until they have ended
   Trailing others_{most_waiting};      // last, so that its thread ends before what it works on
 };

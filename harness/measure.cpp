@@ -42,8 +42,9 @@ Measure::Measure(const Workshop& workshop, const Driver& driver, const Plan& pla
 
 Shown Measure::run(const Property& property, Expectation& expectation, bool known_good) {
   const Case& c = expectation.of();
-  const std::vector<Wrong*> wrong =
-      living([&](const Wrong& form) { return form.shown_by.empty() || is_meant(form.shown_by, c); });
+  const std::vector<Wrong*> wrong = !property.measures_power ? std::vector<Wrong*>{} : living([&](const Wrong& form) {
+    return form.shown_by.empty() || is_meant(form.shown_by, c);
+  });
   const std::size_t good = known_good ? good_.size() : 0;
   std::vector<Outcome> outcomes(good);
   by_two(good + wrong.size(), [&](std::size_t i) {
@@ -89,9 +90,9 @@ void Measure::try_on(const Property& property, Expectation& expectation, Wrong& 
 // Puts one case to the forms; false where there is no time left for it.
 bool Measure::put(Case c, const std::vector<Wrong*>& forms, const std::string& note,
                   const std::function<bool()>& out_of_time) {
-  if (forms.empty()) return true;
-  if (out_of_time()) return false;
   const Property& property = *find_property(c.property);
+  if (forms.empty() || !property.measures_power) return true;
+  if (out_of_time()) return false;
   by_two(forms.size(), [&](std::size_t i) {
     Expectation expectation(driver_, c, 1);  // one each: it is evaluated by whoever asks first
     try_on(property, expectation, *forms[i], note);

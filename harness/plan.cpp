@@ -100,6 +100,7 @@ Plan complete_plan(const PlanRequest& request, const std::vector<FormInfo>& form
   for (const Property& property : properties()) {
     // What is not asked of this form changes none of its plan.
     if (!property.applies(*request.driver) || (property.of_recompute && !recomputes)) continue;
+    if (request.driver->contract->only_identity && property.name != "identity") continue;
     salt = salt * 6364136223846793005u + 1442695040888963407u;
     plan.properties.push_back(property.name);
     std::vector<Case> cases = alternating(property.plan(*request.driver, plan.generation));

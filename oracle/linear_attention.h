@@ -72,9 +72,11 @@ Row<R> divide(const Row<R>& x, const R& den, Branch branch) {
 // value). Such a path has D more additions than contracting the sum; dq, dk and dv have the same two parts. Hence
 // may_add(.., D).
 //
-// Forward, and the adjoint where cotangents are given. T is the number of rows of q and may be 0.
+// Forward, and the adjoint where cotangents are given. T is the number of rows of q and may be 0. `epsilon` is the
+// contract's, unless it is asked what another one would give.
 template <class R>
-Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const Settle<R>& settle) {
+Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const Settle<R>& settle,
+                   const R& epsilon = power_of_ten<R>(epsilon_exponent)) {
   const std::size_t T = in.q.size(), D = in.z0.size();
   const bool through_y = cotangents != nullptr && cotangents->y.has_value();
 
@@ -105,7 +107,7 @@ Result<R> evaluate(const Inputs<R>& in, const Cotangents<R>* cotangents, const S
       ++result.rows_in_doubt;
       taken = settle(t, num);
     }
-    const R divisor = den + power_of_ten<R>(epsilon_exponent);
+    const R divisor = den + epsilon;
     out.y.push_back(divide(num, divisor, taken));
 
     if (through_y) {

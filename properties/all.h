@@ -16,5 +16,6 @@ Property repeat_property();
 Property recompute_property();
 Property memory_property();
 Property law_property();
+Property identity_property();
 
 }  // namespace fractus

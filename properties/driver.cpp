@@ -4,16 +4,25 @@
 
 namespace fractus {
 
+namespace block_attention {
+const Driver& driver();
+}
 namespace block_core {
 const Driver& driver();
 }
 namespace cross_entropy {
 const Driver& driver();
 }
+namespace experts {
+const Driver& driver();
+}
 namespace kuramoto {
 const Driver& driver();
 }
 namespace linear_attention {
+const Driver& driver();
+}
+namespace matmul {
 const Driver& driver();
 }
 namespace moe {
@@ -41,9 +50,15 @@ const std::vector<const Driver*>& drivers() {
   return all;
 }
 
+const std::vector<const Driver*>& identity_drivers() {
+  static const std::vector<const Driver*> all{&matmul::driver(), &experts::driver(), &block_attention::driver()};
+  return all;
+}
+
 const Driver* find_driver(std::string_view kernel) {
-  for (const Driver* driver : drivers())
-    if (driver->contract->kernel == kernel) return driver;
+  for (const auto* list : {&drivers(), &identity_drivers()})
+    for (const Driver* driver : *list)
+      if (driver->contract->kernel == kernel) return driver;
   return nullptr;
 }
 

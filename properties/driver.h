@@ -13,6 +13,7 @@
 #include "contracts/contract.h"
 #include "oracle/expected.h"
 #include "oracle/law.h"
+#include "oracle/rational.h"
 #include "properties/case.h"
 
 namespace fractus {
@@ -72,6 +73,12 @@ struct Draws {
   Dims dims;
   bool each_dtype = false;             // the law is hardly a matter of dtype: some are enough
   Layout layout = Layout::contiguous;  // of all inputs
+};
+
+// What a wrong form may compute in the definition's place, in words that follow "as if": "z0 were absent".
+struct Supposition {
+  std::string text;
+  std::function<oracle::FieldExpected(const FieldCall&)> over_field;
 };
 
 struct Driver {
@@ -134,13 +141,21 @@ struct Driver {
   std::function<Exactness(const Problem&, DType)> exactness;
   // Of a draw: the law of each row, and by how much a right kernel's own roundings may move it.
   std::function<oracle::Law(const Problem&, DType)> law;
+  // The definition over a finite field, and its degrees in inputs and cotangents together; empty: it is not rational.
+  // Throws std::domain_error at a pole.
+  std::function<oracle::FieldExpected(const FieldCall&)> over_field;
+  std::function<oracle::Degrees(const FieldCall&)> degrees;
+  std::vector<Supposition> suppositions;  // of the kernel's own constants
+  // Extents at which its algebra is compared: every border of the block, all else small.
+  std::function<std::vector<Dims>(std::int64_t block)> field_shapes;
   std::string seed_scalar;   // what the draws follow from
   double seeds = 0;          // it is a whole number below this
   std::string chunk_symbol;  // so many rows are worked on at a time; all where it is 0
   std::function<std::vector<Draws>(std::int64_t block, bool live)> draws;
 };
 
-const std::vector<const Driver*>& drivers();
-const Driver* find_driver(std::string_view kernel);
+const std::vector<const Driver*>& drivers();           // of the kernels that are judged in full
+const std::vector<const Driver*>& identity_drivers();  // of those that `identity` alone judges
+const Driver* find_driver(std::string_view kernel);    // of either kind; nullptr where there is none
 
 }  // namespace fractus

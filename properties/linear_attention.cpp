@@ -1,9 +1,12 @@
 // The driver of linear attention: its shapes, its fills, its definition.
 #include "contracts/linear_attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "oracle/linear_attention_expected.h"
+#include "oracle/linear_attention_field.h"
 #include "properties/driver.h"
 #include "properties/linear_attention_fill.h"
 
@@ -86,6 +89,34 @@ Exactness exactness(const Problem& problem, DType dtype) {
   return {exact.outputs, exact.gradients, exact.fullness};
 }
 
+// Every border of the block up to three of them, all else small; groups beyond eight, a width beyond a vector's, and
+// the training run's widths once.
+std::vector<Dims> field_shapes(std::int64_t block) {
+  const std::vector<std::int64_t> lengths{1,         block - 1,     block,         block + 1, 2 * block - 1,
+                                          2 * block, 2 * block + 1, 3 * block - 1, 3 * block, 3 * block + 1};
+  const std::vector<std::int64_t> groups{3, 1, 2}, widths{3, 2, 4, 1};
+  std::vector<Dims> list;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    if (lengths[i] > 0)
+      list.push_back({{"G", groups[i % groups.size()]}, {"T", lengths[i]}, {"D", widths[i % widths.size()]}});
+  list.push_back({{"G", 11}, {"T", 5}, {"D", 3}});
+  list.push_back({{"G", 1}, {"T", 4}, {"D", 33}});
+  list.push_back({{"G", 2}, {"T", 128}, {"D", 64}});
+  return list;
+}
+
+std::vector<Supposition> suppositions() {
+  using oracle::linear_attention::Epsilon;
+  const auto with = [](Epsilon epsilon) {
+    return [epsilon](const FieldCall& call) { return oracle::linear_attention::over_field(call, epsilon); };
+  };
+  std::vector<Supposition> list{{"the 1e-20 in the denominator were dropped", with({.dropped = true})}};
+  for (int exponent = -19; exponent <= -1; ++exponent)
+    list.push_back(
+        {fmt::format("1e{} stood for the 1e-20 in the denominator", exponent), with({.exponent = exponent})});
+  return list;
+}
+
 }  // namespace
 
 const Driver& driver() {
@@ -130,6 +161,10 @@ const Driver& driver() {
       .fill = fill,
       .expected = expected,
       .exactness = exactness,
+      .over_field = [](const FieldCall& call) { return oracle::linear_attention::over_field(call); },
+      .degrees = oracle::linear_attention::degrees,
+      .suppositions = suppositions(),
+      .field_shapes = field_shapes,
   };
   return d;
 }

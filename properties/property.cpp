@@ -115,7 +115,7 @@ const std::vector<Property>& properties() {
   static const std::vector<Property> all{contract_property(), domain_property(),    exact_property(),
                                          choices_property(),  repeat_property(),    recompute_property(),
                                          rounding_property(), gradients_property(), carry_property(),
-                                         memory_property(),   law_property()};
+                                         memory_property(),   law_property(),       identity_property()};
   return all;
 }
 

@@ -78,7 +78,14 @@ struct Outcome {
   std::int64_t bit_equal = 0;        // elements demanded, and found, equal to the last bit
   std::optional<double> escape;      // Problem::escape, of what was found bit-equal
   std::vector<Held> held;            // memory, at the sizes of the case
-  std::string note;                  // a measured fact worth a line in the report
+  // Of a call over a finite field. `algebra`: how what the form computes differs there from the definition, in a
+  // sentence; a finding beside it is that of the same fault over floats, and `witness` the case that shows it.
+  std::string algebra;
+  std::optional<Case> witness;
+  std::optional<Remark> not_algebraic;  // what kept the form from being judged there
+  std::vector<Remark> remarks;
+  std::string claim;  // what follows where every case of the property passes
+  std::string note;   // a measured fact worth a line in the report
 };
 
 // The case's fill; what its layouts make share memory has one value.
@@ -143,6 +150,7 @@ struct Property {
   std::function<Outcome(Expectation&, const Subject&)> check;
   bool compared_with_known_good = false;  // the second, tighter line holds here
   bool of_recompute = false;              // it is about forms that declare what they run again, and no others
+  bool measures_power = true;             // known-wrong forms go through it as well
   int patience = 800;                     // checks that shrinking may make; most take a millisecond or a few
 };
 

@@ -17,12 +17,15 @@ struct Strides {
   std::size_t unused = 1;
 };
 
-}  // namespace
+// The same tensor without its values.
+Array blank(const Array& array) { return {array.name, array.dtype, array.shape, {}}; }
+Residues blank(const Residues& residues) { return {residues.name, residues.shape, {}}; }
 
-Array slice(const Array& array, std::size_t dim, std::int64_t start, std::int64_t length) {
+template <class A>
+A slice_of(const A& array, std::size_t dim, std::int64_t start, std::int64_t length) {
   const Strides strides(array.shape, dim);
   const auto extent = static_cast<std::size_t>(array.shape[dim]);
-  Array part{array.name, array.dtype, array.shape, {}};
+  A part = blank(array);
   part.shape[dim] = length;
   for (std::size_t o = 0; o < strides.outer; ++o) {
     const auto first = array.values.begin() +
@@ -33,19 +36,31 @@ Array slice(const Array& array, std::size_t dim, std::int64_t start, std::int64_
   return part;
 }
 
-Array joined(const std::vector<Array>& parts, std::size_t dim) {
-  Array whole{parts.front().name, parts.front().dtype, parts.front().shape, {}};
+template <class A>
+A joined_of(const std::vector<A>& parts, std::size_t dim) {
+  A whole = blank(parts.front());
   whole.shape[dim] = 0;
-  for (const Array& part : parts) whole.shape[dim] += part.shape[dim];
+  for (const A& part : parts) whole.shape[dim] += part.shape[dim];
   const std::size_t outer = Strides(whole.shape, dim).outer;
   for (std::size_t o = 0; o < outer; ++o)
-    for (const Array& part : parts) {
+    for (const A& part : parts) {
       const std::size_t rows = part.values.size() / outer;
       const auto first = part.values.begin() + static_cast<std::ptrdiff_t>(o * rows);
       whole.values.insert(whole.values.end(), first, first + static_cast<std::ptrdiff_t>(rows));
     }
   return whole;
 }
+
+}  // namespace
+
+Array slice(const Array& array, std::size_t dim, std::int64_t start, std::int64_t length) {
+  return slice_of(array, dim, start, length);
+}
+Residues slice(const Residues& residues, std::size_t dim, std::int64_t start, std::int64_t length) {
+  return slice_of(residues, dim, start, length);
+}
+Array joined(const std::vector<Array>& parts, std::size_t dim) { return joined_of(parts, dim); }
+Residues joined(const std::vector<Residues>& parts, std::size_t dim) { return joined_of(parts, dim); }
 
 void repeat_first(Array& array, std::size_t dim) {
   if (array.values.empty()) return;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "properties/over_field.h"
+
 namespace fractus {
 namespace {
 
@@ -66,9 +68,36 @@ std::map<std::string, std::int64_t> kills_by_property(const Result& result) {
   return counts;
 }
 
-std::string proven_text(const Result& result) {
+std::string escape_text(const PropertyResult& p) {
+  if (p.escape <= 0) return "";
+  if (p.name == "identity")
+    return fmt::format(
+        "a form that is another rational function, of at most 1000 times the definition's degree, is equal at all "
+        "draws with a chance of at most {:.2g}",
+        p.escape);
   return fmt::format(
-      "Every property passed on {}{}, and the same plan caught every known-wrong form{}.",
+      "a form whose final state is another polynomial of the contract's degrees passes one of the free draws with a "
+      "chance of at most {:.2g}",
+      p.escape);
+}
+
+std::vector<std::string> audit_lines(const Result& result) {
+  std::vector<std::string> lines;
+  for (const Remark& remark : result.audit)
+    lines.push_back(fmt::format("{}: {}{}", remark.kind, text_of(remark),
+                                remark.count > 1 ? fmt::format(", {} times", remark.count) : ""));
+  return lines;
+}
+
+std::string proven_text(const Result& result) {
+  std::vector<std::string> unclaimed;
+  for (const PropertyResult& p : result.properties)
+    if (p.verdict == "NOT ALGEBRAIC") unclaimed.push_back(p.name);
+  return fmt::format(
+      "Every property{} passed on {}{}, and the same plan caught every known-wrong form{}.",
+      unclaimed.empty()
+          ? ""
+          : fmt::format(" but {}, which claims nothing of a form that is not algebraic,", fmt::join(unclaimed, ", ")),
       fmt::join(result.dtypes, " and "), result.forward_only ? ", forward only: gradients were not judged" : "",
       result.backward_alone.empty()
           ? ""

@@ -29,6 +29,13 @@ std::vector<std::string> survivors(const Result& result);  // none before power 
 // By property, how many known-wrong forms it was the first to catch.
 std::map<std::string, std::int64_t> kills_by_property(const Result& result);
 
+// What the property's escape says of a form that is wrong, in a sentence; empty where none is claimed.
+std::string escape_text(const PropertyResult& p);
+
+// What the candidate did that its algebra does not hold, a line for each kind of thing in each place.
+inline constexpr const char* audit_title = "What the form did that its algebra does not hold";
+std::vector<std::string> audit_lines(const Result& result);
+
 // What an EQUIVALENT verdict says, in a sentence.
 std::string proven_text(const Result& result);
 

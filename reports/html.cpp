@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "properties/over_field.h"
 #include "reports/facts.h"
 #include "reports/figures.h"
 #include "reports/result.h"
@@ -145,8 +146,9 @@ void add_properties(std::string& page, const Result& result) {
     if (p.choices_in_doubt > 0) facts.push_back(fmt::format("{} choices in doubt", p.choices_in_doubt));
     if (p.choices_flipped > 0) facts.push_back(fmt::format("{} of them taken otherwise", p.choices_flipped));
     if (p.flip_moves > 0) facts.push_back(fmt::format("a flip moves an output by up to {:.3g}", p.flip_moves));
-    if (p.escape > 0)
-      facts.push_back(fmt::format("a wrong polynomial passes one free draw with a chance of at most {:.2g}", p.escape));
+    if (const std::string escape = escape_text(p); !escape.empty()) facts.push_back(escape);
+    if (p.not_algebraic) facts.push_back(fmt::format("no claim: {}", text_of(*p.not_algebraic)));
+    for (const std::string& claim : p.claims) facts.push_back("it also holds " + claim);
     for (const auto& [waiver, times] : p.waived) facts.push_back(fmt::format("{} waived {} times", waiver, times));
     page += fmt::format(
         "<tr class=\"above\"><td><b>{}</b></td><td class=\"verdict-cell {}\">{}</td><td class=\"number\">{} of "
@@ -305,6 +307,14 @@ void add_coverage(std::string& page, const Result& result) {
   page += "</ul>\n";
 }
 
+void add_audit(std::string& page, const Result& result) {
+  const auto lines = audit_lines(result);
+  if (lines.empty()) return;
+  page += fmt::format("<h2>{}</h2>\n<ul>\n", escaped(audit_title));
+  for (const std::string& line : lines) page += fmt::format("<li>{}</li>\n", escaped(line));
+  page += "</ul>\n";
+}
+
 void add_repeat(std::string& page, const Result& result) {
   page += fmt::format("<h2>How to repeat it</h2>\n<pre>{}</pre>\n<table>\n", escaped(command_of(result)));
   const auto row = [&](const std::string& name, const std::string& value) {
@@ -331,6 +341,7 @@ std::string to_html(const Result& result, const std::string& origin) {
   add_reference(page, result);
   add_memory(page, result);
   add_power(page, result);
+  add_audit(page, result);
   add_coverage(page, result);
   add_repeat(page, result);
   return page + "</body>\n</html>\n";

@@ -34,6 +34,14 @@ json to_json(const Held& held) {
           {"allowed", held.allowed ? json(*held.allowed) : json()}};
 }
 
+json to_json(const Remark& remark) {
+  return {{"kind", remark.kind},
+          {"operation", remark.operation},
+          {"place", remark.place},
+          {"detail", remark.detail},
+          {"count", remark.count}};
+}
+
 json lines_of(const Lines& lines) {
   json object = json::object();
   for (const auto& [property, its] : lines)
@@ -74,6 +82,9 @@ json to_json(const PropertyResult& p) {
          {"notes", p.notes},
          {"reason", p.reason},
          {"seconds", number(p.seconds)}};
+  if (!p.algebra.empty()) j["algebra"] = p.algebra;
+  if (p.not_algebraic) j["not_algebraic"] = to_json(*p.not_algebraic);
+  if (!p.claims.empty()) j["claims"] = p.claims;
   j["held"] = json::array();
   for (const Held& held : p.held) j["held"].push_back(to_json(held));
   if (p.finding) j["finding"] = to_json(*p.finding);
@@ -182,6 +193,10 @@ json to_json(const Result& result) {
          {"started", result.started},
          {"seconds", number(result.seconds)}};
   if (!result.recomputes.empty()) j["recomputes"] = result.recomputes;
+  if (!result.audit.empty()) {
+    j["audit"] = json::array();
+    for (const Remark& remark : result.audit) j["audit"].push_back(to_json(remark));
+  }
   j["properties"] = json::array();
   for (const PropertyResult& property : result.properties) j["properties"].push_back(to_json(property));
   if (result.reference) j["reference"] = to_json(result, *result.reference);

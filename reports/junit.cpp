@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "properties/over_field.h"
 #include "reports/facts.h"
 #include "reports/result.h"
 #include "reports/words.h"
@@ -70,7 +71,10 @@ TestCase property_case(const PropertyResult& p) {
   TestCase c{.name = p.name, .type = p.verdict, .message = p.reason, .seconds = p.seconds};
   if (p.verdict == "PASSED" || p.verdict == "WAIVED") return c;
   // What was not tried shows nothing; what was tried and not decided is no pass.
-  c.outcome = p.verdict == "FAILED" ? "error" : p.verdict == "NOT RUN" ? "skipped" : "failure";
+  c.outcome = p.verdict == "FAILED"                                    ? "error"
+              : p.verdict == "NOT RUN" || p.verdict == "NOT ALGEBRAIC" ? "skipped"
+                                                                       : "failure";
+  if (p.not_algebraic && c.message.empty()) c.message = "no claim: " + text_of(*p.not_algebraic);
   c.text = p.proves + "\n" + p.reason + "\n";
   if (p.finding) {
     c.message = p.finding->text;
@@ -100,6 +104,11 @@ std::string to_junit(const Result& result, const std::string& origin) {
   if (result.reference) {
     Suite suite{"reference " + result.reference->name, {}};
     for (const PropertyResult& p : result.reference->properties) suite.cases.push_back(property_case(p));
+    suites.push_back(std::move(suite));
+  }
+  if (!result.audit.empty()) {  // for a reader; none of it keeps a verdict from EQUIVALENT
+    Suite suite{"audit", {}};
+    for (const std::string& line : audit_lines(result)) suite.cases.push_back({.name = line});
     suites.push_back(std::move(suite));
   }
   if (!result.kills.empty()) {

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
+#include "properties/over_field.h"
 #include "reports/facts.h"
 #include "reports/result.h"
 #include "reports/words.h"
@@ -102,11 +104,12 @@ std::string explained(const PropertyResult& p, const Room& room) {
         " Of {} choices in doubt the form took {} otherwise than the definition; one that goes the other way moves an "
         "output by up to {:.3g}.",
         p.choices_in_doubt, p.choices_flipped, p.flip_moves);
-  if (p.escape > 0)
-    text += fmt::format(
-        " A form whose final state is another polynomial of the contract's degrees passes one of the free draws with a "
-        "chance of at most {:.2g}.",
-        p.escape);
+  if (std::string escape = escape_text(p); !escape.empty()) {
+    escape.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(escape.front())));
+    text += fmt::format(" {}.", plain(escape, room));
+  }
+  if (p.not_algebraic) text += fmt::format(" No claim: {}.", plain(text_of(*p.not_algebraic), room));
+  for (const std::string& claim : p.claims) text += fmt::format(" It also holds {}.", plain(claim, room));
   if (!p.reason.empty()) text += fmt::format(" {}.", plain(p.reason, room));
   for (const auto& [waiver, times] : p.waived)
     text += fmt::format(" Waived: {} ({} cases).", plain(waiver, room), times);
@@ -240,6 +243,12 @@ void add_coverage(std::string& page, const Result& result, const Room& room) {
   page += rows(lines, room, "- {} more\n") + "\n";
 }
 
+void add_audit(std::string& page, const Result& result, const Room& room) {
+  std::vector<std::string> lines;
+  for (const std::string& line : audit_lines(result)) lines.push_back(fmt::format("- {}\n", plain(line, room)));
+  if (!lines.empty()) page += fmt::format("## {}\n\n{}\n", audit_title, rows(lines, room, "- {} more\n"));
+}
+
 void add_repeat(std::string& page, const Result& result, const Room& room) {
   page += fmt::format("## How to repeat it\n\n{}\n\n| | |\n|---|---|\n",
                       code(command_of(result), {room.rows, 4 * room.text}));
@@ -265,6 +274,7 @@ std::string page_of(const Result& result, const std::string& origin, const Room&
   add_errors(page, result, room);
   add_reference(page, result, room);
   add_power(page, result, room);
+  add_audit(page, result, room);
   add_coverage(page, result, room);
   add_repeat(page, result, room);
   return page;

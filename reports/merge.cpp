@@ -195,6 +195,7 @@ Result merged(const std::vector<Shard>& shards) {
   whole.backward_alone.clear();
   whole.complaints.clear();
   whole.shared_edges.clear();
+  whole.audit.clear();
   whole.lines.clear();
   whole.coverage = {};
   whole.seconds = 0;
@@ -206,6 +207,7 @@ Result merged(const std::vector<Shard>& shards) {
     else
       add_new(whole.shards, r.shards);
     add_new(whole.complaints, r.complaints);
+    add_remarks(whole.audit, r.audit);
     whole.shared_edges.insert(r.shared_edges.begin(), r.shared_edges.end());
     whole.lines.insert(r.lines.begin(), r.lines.end());  // by property: the first shard's, where two have it
     whole.power_measured = whole.power_measured && r.power_measured;

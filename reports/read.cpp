@@ -141,6 +141,14 @@ Held held_from(const Node& node) {
   return held;
 }
 
+Remark remark_from(const Node& node) {
+  return {.kind = node.text("kind"),
+          .operation = node.text("operation"),
+          .place = node.text("place"),
+          .detail = node.text("detail"),
+          .count = node.count("count")};
+}
+
 Finding finding_from(const Node& node) {
   Finding finding{.kind = node.text("kind"),
                   .tensor = node.text("tensor"),
@@ -175,7 +183,8 @@ PropertyResult property_from(const Node& node) {
   PropertyResult p;
   p.name = node.text("name");
   p.proves = node.text("proves");
-  p.verdict = node.one_of("verdict", {"PASSED", "DIFFERENT", "FAILED", "UNDECIDED", "WAIVED", "NOT RUN"});
+  p.verdict =
+      node.one_of("verdict", {"PASSED", "DIFFERENT", "FAILED", "UNDECIDED", "WAIVED", "NOT ALGEBRAIC", "NOT RUN"});
   p.planned = node.count("planned");
   p.cases = node.count("cases");
   p.elements = node.count("elements");
@@ -193,6 +202,9 @@ PropertyResult property_from(const Node& node) {
   if (node.has("witness")) p.witness = witness_from(node.at("witness"));
   // The views show a witness with what it shows.
   if (p.witness && !p.finding) refuse(node.path + ".finding", "the member is missing beside a witness");
+  if (node.has("algebra")) p.algebra = node.text("algebra");
+  if (node.has("not_algebraic")) p.not_algebraic = remark_from(node.at("not_algebraic"));
+  if (node.has("claims")) p.claims = node.texts("claims");
   p.reason = node.text("reason");
   p.waived = counts(node.at("waived"));
   p.notes = node.texts("notes");
@@ -318,6 +330,8 @@ Result result_from(const json& given) {
   result.complaints = node.texts("complaints");
   result.cut = node.text("cut");
   result.lines = lines_from(node);
+  if (node.has("audit"))
+    for (const Node& its : node.elements("audit")) result.audit.push_back(remark_from(its));
   result.coverage = coverage_from(node);
   result.machine = node.words("machine");
   result.candidate_output = node.text("candidate_output");

@@ -30,7 +30,7 @@ struct Witness {
 struct PropertyResult {
   std::string name;
   std::string proves;
-  std::string verdict = "NOT RUN";  // PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT RUN
+  std::string verdict = "NOT RUN";  // PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT ALGEBRAIC, NOT RUN
   std::int64_t planned = 0, cases = 0;
   std::int64_t elements = 0, undecidable = 0, choices_in_doubt = 0, bit_equal = 0;
   std::int64_t choices_flipped = 0;  // of those in doubt, where the form did not choose as the definition does
@@ -40,6 +40,9 @@ struct PropertyResult {
   std::map<std::string, double> known_good_ratio;  // the same of the known-good forms
   std::map<std::string, Histogram> histogram;      // by "dtype tensor", the finding's case included
   std::vector<Held> held;                          // memory by size
+  std::string algebra;                             // how it differs over a finite field; empty: no difference is known
+  std::optional<Remark> not_algebraic;             // what kept it from being judged there
+  std::vector<std::string> claims;                 // what follows from its having passed
   std::optional<Finding> finding;
   std::optional<Witness> witness;
   std::string reason;                          // why it is UNDECIDED
@@ -111,6 +114,7 @@ struct Result {
   std::vector<std::string> complaints;  // a known-good form that breaks its own contract
   std::string cut;                      // what ended the run before the plan was through
   Lines lines;
+  std::vector<Remark> audit;  // what the candidate did that its algebra does not hold, in floats and over the field
   Coverage coverage;
   std::map<std::string, std::string> machine;
   std::string candidate_output;  // tail of what its process printed

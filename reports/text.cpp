@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "properties/over_field.h"
+#include "reports/facts.h"
 #include "reports/result.h"
 #include "reports/words.h"
 
@@ -44,6 +46,10 @@ std::string facts_of(const PropertyResult& p) {
   if (p.undecidable > 0)
     facts.push_back(fmt::format("{:.2g} % undecidable",
                                 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements)));
+  if (p.name == "identity" && p.escape > 0 && !p.finding)
+    facts.push_back(fmt::format("a wrong form passes with a chance of at most {:.1g}", p.escape));
+  if (p.not_algebraic && !p.finding && p.algebra.empty())
+    facts.push_back(fmt::format("no claim: {}", text_of(*p.not_algebraic)));
   for (const auto& [waiver, times] : p.waived) facts.push_back(fmt::format("{} waived {} times", waiver, times));
   return fmt::format("{}", fmt::join(facts, ", "));
 }
@@ -168,6 +174,12 @@ std::string to_text(const Result& result, bool colour) {
                     *most));
   for (const auto& [form, edge] : result.shared_edges)
     line(fmt::format("  at an edge that the contract names, the known-good form {} breaks too: {}", form, edge));
+  for (const PropertyResult& p : result.properties)
+    for (const std::string& claim : p.claims) line(fmt::format("  {} also holds {}", p.name, claim));
+  if (const auto audit = audit_lines(result); !audit.empty()) {
+    line(fmt::format("  {}:", audit_title));
+    for (const std::string& remark : audit) line("    " + visible(remark));
+  }
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;
     line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));

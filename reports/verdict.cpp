@@ -32,6 +32,11 @@ void settle(PropertyResult& record) {
     record.reason = fmt::format("{} of {} elements have no bound", record.undecidable, record.elements);
   if (record.finding)
     record.verdict = record.finding->broken ? "FAILED" : "DIFFERENT";
+  else if (!record.algebra.empty()) {
+    record.verdict = "UNDECIDED";
+    record.reason = "the algebra differs below rounding: " + record.algebra;
+  } else if (record.not_algebraic)
+    record.verdict = "NOT ALGEBRAIC";
   else if (record.cases < record.planned)
     record.verdict = record.cases == 0 ? "NOT RUN" : "UNDECIDED";
   else if (!record.reason.empty())
@@ -40,6 +45,9 @@ void settle(PropertyResult& record) {
     record.verdict = "WAIVED";
   else
     record.verdict = "PASSED";
+  if (record.verdict != "PASSED") record.claims.clear();  // each follows from all of its cases
+  // A form of which nothing is claimed there is still judged by all other properties.
+  if (record.verdict == "NOT ALGEBRAIC") return;
   if (record.cases < record.planned && !record.finding && record.reason.empty())
     record.reason = fmt::format("{} of {} cases were run", record.cases, record.planned);
 }

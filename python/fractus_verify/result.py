@@ -29,7 +29,7 @@ class Property:
 
     name: str
     proves: str
-    verdict: str  # PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT RUN
+    verdict: str  # PASSED, DIFFERENT, FAILED, UNDECIDED, WAIVED, NOT ALGEBRAIC, NOT RUN
     planned: int
     cases: int
     elements: int

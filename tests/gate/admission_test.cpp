@@ -71,6 +71,8 @@ std::vector<Fault> faults() {
       [](Example& e) { said(e)["properties"][0]["verdict"] = "UNDECIDED"; });
   add("extent", "rounding: wanted PASSED, got WAIVED",
       [](Example& e) { said(e)["properties"][0]["verdict"] = "WAIVED"; });
+  add("extent", "rounding: wanted PASSED, got NOT ALGEBRAIC",
+      [](Example& e) { said(e)["properties"][0]["verdict"] = "NOT ALGEBRAIC"; });
   add("extent", "all of its 1185 planned cases, got 1184",
       [](Example& e) { said(e)["properties"][0]["cases"] = 1184; });
   add("extent", "properties that passed, got none", [](Example& e) { said(e)["properties"] = json::array(); });
@@ -198,6 +200,9 @@ TEST(Admission, FollowsThePolicy) {
       [](Example& e) {
         said(e)["waived"] = {"memory-growth"}, e.policy["waivers"] = {"memory-growth", "shared-edges"};
         said(e)["properties"][0]["verdict"] = "WAIVED";
+      },
+      [](Example& e) {
+        said(e)["properties"][0] = {{"name", "identity"}, {"verdict", "NOT ALGEBRAIC"}, {"cases", 3}, {"planned", 70}};
       },
       [](Example& e) { said(e)["coverage"]["missing"] = {"T = 0"}, e.policy["uncovered"] = {"T = 0"}; },
       [](Example& e) { said(e)["cases"] = 5, e.policy["smallest_cases"] = 5; },

@@ -79,6 +79,10 @@ inline Case example_case(const std::string& property) {
   return c;
 }
 
+inline Remark any_remark(const std::string& text) {
+  return {.kind = "cast", .operation = text, .place = text, .detail = "float64 to float32", .count = *any_count()};
+}
+
 inline PropertyResult any_property(const std::string& name, const std::string& text) {
   PropertyResult p;
   p.name = name;
@@ -116,6 +120,9 @@ inline PropertyResult any_property(const std::string& name, const std::string& t
                         .replay = text};
   }
   if (*rc::gen::inRange(0, 5) == 0) p.waived["shared-edges"] = 2;
+  if (*rc::gen::inRange(0, 8) == 0) p.algebra = text;
+  if (*rc::gen::inRange(0, 8) == 0) p.not_algebraic = any_remark(text);
+  if (*rc::gen::arbitrary<bool>()) p.claims = {text};
   if (*rc::gen::arbitrary<bool>()) p.notes = {text, "a second note"};
   p.seconds = 0.5;
   return p;
@@ -170,6 +177,7 @@ inline Result any_result() {
   r.coverage.cases = {{"dtype float32", 3}, {"T = 0", *rc::gen::element<std::int64_t>(0, 2)}, {text, 1}};
   r.coverage.largest[DType::float32] = {{"T", 300}, {"G", 80}};
   r.machine = {{"cpu", "some cpu"}, {"cores", "2"}, {"torch", text}};
+  if (*rc::gen::arbitrary<bool>()) r.audit = {any_remark(text), any_remark("aten::to")};
   r.candidate_output = text + "\n" + text;
   r.started = "2026-11-30T10:00:00Z";
   r.seconds = 12.5;

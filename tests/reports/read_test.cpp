@@ -32,6 +32,9 @@ Result full() {
     drawn.properties[0].held = {{"forward", "T", 5, 6, 7}};
     drawn.properties[0].worst_ratio = {{"float32 y", 0.5}};
     drawn.properties[0].histogram["float32 y"].add(0.5);
+    drawn.properties[0].algebra = "it differs";
+    drawn.properties[0].not_algebraic = Remark{.kind = "branch"};
+    drawn.audit = {{.kind = "cast"}};
     drawn.waived = {"shared-edges"};
     drawn.properties[0].waived = {{"shared-edges", 1}};
     drawn.shared_edges = {{"einsum", "somewhere"}};

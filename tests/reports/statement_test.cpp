@@ -49,6 +49,14 @@ TEST(Statement, EquivalentIsAWholeRunWithoutAFault) {
       {"finding", [](Result& r) { r.properties[0].finding = Finding{.kind = "different"}; }},
       {"doubt", [](Result& r) { r.properties[0].reason = "quarantined"; }},
       {"verdict of a property", [](Result& r) { r.properties[0].verdict = "UNDECIDED"; }},
+      {"algebra that differs", [](Result& r) { r.properties[0].algebra = "it differs"; }},
+      {"not algebraic, of a property that is about floats",
+       [](Result& r) { r.properties[0].verdict = "NOT ALGEBRAIC"; }},
+      {"not algebraic, and a finding",
+       [](Result& r) {
+         r.properties[0].name = "identity", r.properties[0].verdict = "NOT ALGEBRAIC";
+         r.properties[0].finding = Finding{.kind = "value"};
+       }},
       {"no property", [](Result& r) { r.properties.clear(); }},
       {"survivor", [](Result& r) { r.kills[0].killed = false; }},
       {"no mutant", [](Result& r) { r.kills.clear(); }},
@@ -64,6 +72,15 @@ TEST(Statement, EquivalentIsAWholeRunWithoutAFault) {
     EXPECT_THROW(verdict_to_sign(lying), std::logic_error) << what;
     EXPECT_THROW(statement_of(lying, bytes(), 1, 2), std::logic_error) << what;
   }
+}
+
+// Protects: a form of which identity claims nothing is EQUIVALENT by all other properties.
+TEST(Statement, NotAlgebraicIsNoFault) {
+  Result result = whole();
+  result.properties[0].name = "identity";
+  result.properties[0].verdict = "NOT ALGEBRAIC";
+  result.properties[0].cases = 1;
+  EXPECT_EQ(verdict_to_sign(result), "EQUIVALENT");
 }
 
 // Protects: PARTIAL says that nothing wrong was found in what was run. Doubt or a fault keeps its own word.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace fractus {
 namespace {
 
@@ -32,6 +34,45 @@ TEST(TighterLine, TakesAllPropertiesTogether) {
   const Lines lines{{"gradients", {{"y T 8-15", {0.01, 0.3, 12, ""}}}},
                     {"rounding", {{"y T 8-15", {0.9, 0.01, 3, ""}}}}};
   EXPECT_TRUE(exceeded(lines).empty());
+}
+
+Result concluded(PropertyResult record) {
+  Result result;
+  record.name = "identity";
+  record.claims = {"over GF(2^61-1), for every T"};
+  result.properties = {std::move(record)};
+  conclude(result);
+  return result;
+}
+
+// Protects: a difference of algebra that no floats show is never DIFFERENT, and never passes.
+TEST(Algebra, ADifferenceBelowRoundingIsUndecided) {
+  PropertyResult record{.planned = 1, .cases = 1};
+  record.algebra = "over GF(2^61-1), y(0, 1) is 5 where the definition gives 7";
+  const Result result = concluded(record);
+  EXPECT_EQ(result.properties[0].verdict, "UNDECIDED");
+  EXPECT_EQ(result.properties[0].reason, "the algebra differs below rounding: " + record.algebra);
+  EXPECT_TRUE(result.properties[0].claims.empty());
+  ASSERT_FALSE(result.reasons.empty());
+  EXPECT_EQ(result.reasons[0], "identity: " + result.properties[0].reason);
+  record.finding = Finding{.kind = "value", .tensor = "y"};
+  EXPECT_EQ(concluded(record).verdict, Verdict::different);
+}
+
+// Protects: a form that is not algebraic is judged by all else. No reason keeps its verdict from EQUIVALENT, and what
+// follows from all cases of the property is claimed only where they passed.
+TEST(Algebra, NotAlgebraicIsNoDoubt) {
+  PropertyResult record{.planned = 9, .cases = 3};
+  record.not_algebraic = Remark{.kind = "non-algebraic", .operation = "aten::exp"};
+  const Result result = concluded(record);
+  EXPECT_EQ(result.properties[0].verdict, "NOT ALGEBRAIC");
+  EXPECT_EQ(result.properties[0].reason, "");
+  EXPECT_TRUE(result.properties[0].claims.empty());
+  EXPECT_EQ(std::count_if(result.reasons.begin(), result.reasons.end(),
+                          [](const std::string& reason) { return reason.starts_with("identity"); }),
+            0);
+  EXPECT_EQ(concluded({.planned = 9, .cases = 3}).properties[0].verdict, "UNDECIDED") << "cut short";
+  EXPECT_EQ(concluded({.planned = 3, .cases = 3}).properties[0].claims.size(), 1U);
 }
 
 }  // namespace

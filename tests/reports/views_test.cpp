@@ -109,7 +109,8 @@ TEST(Junit, SaysWhatEachPropertyCameTo) {
   Result result;
   for (const auto& [name, verdict] :
        {std::pair("one", "PASSED"), std::pair("two", "DIFFERENT"), std::pair("three", "FAILED"),
-        std::pair("four", "UNDECIDED"), std::pair("five", "NOT RUN"), std::pair("six", "WAIVED")}) {
+        std::pair("four", "UNDECIDED"), std::pair("five", "NOT RUN"), std::pair("six", "WAIVED"),
+        std::pair("seven", "NOT ALGEBRAIC")}) {
     PropertyResult p;
     p.name = name;
     p.verdict = verdict;
@@ -119,7 +120,7 @@ TEST(Junit, SaysWhatEachPropertyCameTo) {
   result.kills = {{.form = "wrong_caught", .killed = true}, {.form = "wrong_lives"}};
   result.power_measured = true;
   const std::string xml = to_junit(result);
-  EXPECT_NE(xml.find("tests=\"9\" failures=\"4\" errors=\"1\" skipped=\"1\""), std::string::npos) << xml;
+  EXPECT_NE(xml.find("tests=\"10\" failures=\"4\" errors=\"1\" skipped=\"2\""), std::string::npos) << xml;
   EXPECT_NE(xml.find("name=\"two\" time=\"0.000\">\n      <failure type=\"DIFFERENT\""), std::string::npos);
   EXPECT_NE(xml.find("name=\"three\" time=\"0.000\">\n      <error"), std::string::npos);
   EXPECT_NE(xml.find("name=\"five\" time=\"0.000\">\n      <skipped"), std::string::npos);
