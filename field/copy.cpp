@@ -75,6 +75,11 @@ at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> type, s
     return slots(self).to(at::TensorOptions().dtype(asked).device(*device), false, /*copy=*/true);
   }
   const at::ScalarType held = field_type(asked);
+  if (!on_device(self)) {  // torch asks the device that it goes to
+    note_cast(self.scalar_type(), asked, "aten::_to_copy");
+    const at::Tensor cpu = is_float(held) ? residues_of(self, slot_type(held)) : self.to(held);
+    return wrapped(cpu.clone(format.value_or(at::MemoryFormat::Preserve)), held);
+  }
   if (is_field(self) && !is_float(held)) return wrapped(whole_numbers_of(self, held).contiguous(), held);
   if (!is_float(held)) return wrapped(slots(self).to(held, false, /*copy=*/true), held);
   note_cast(self.scalar_type(), asked, "aten::_to_copy");

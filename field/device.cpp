@@ -42,6 +42,15 @@ extern "C" __attribute__((visibility("default"))) void fractus_field(fractus::fi
   device = {use, tensor_of, residues_of, set_place, start_record, finish_record};
 }
 
+// As set_place, for a caller without C++: `write` puts a text of at most size-1 characters and a 0 into the buffer.
+extern "C" __attribute__((visibility("default"))) void fractus_field_place(void (*write)(char* buffer, std::size_t size)) {
+  fractus::field::set_place([write] {
+    char text[256] = "";
+    write(text, sizeof text);
+    return std::string(text);
+  });
+}
+
 TORCH_LIBRARY(fractus_field, library) {
   using namespace fractus::field;
   library.def("use(int bits) -> ()", [](std::int64_t bits) { use(static_cast<int>(bits)); });
