@@ -167,9 +167,14 @@ std::optional<std::string> exception_text() {
   } catch (const python_error& error) {
     const py::gil_scoped_acquire lock;
     if (error.value == nullptr) return error.what();
-    const auto value = py::reinterpret_borrow<py::object>(error.value);
-    if (error.traceback != nullptr) PyException_SetTraceback(value.ptr(), error.traceback);
-    return described(value);
+    // One that was raised by C++ on a thread of autograd's may still be a type and a text.
+    PyObject *type = error.type, *value = error.value, *traceback = error.traceback;
+    for (PyObject* part : {type, value, traceback}) Py_XINCREF(part);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+    std::string text = described(py::reinterpret_borrow<py::object>(value));
+    for (PyObject* part : {type, value, traceback}) Py_XDECREF(part);
+    return text;
   } catch (...) {
     return std::nullopt;
   }

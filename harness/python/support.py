@@ -142,6 +142,7 @@ def place():
 def open_device(glue):
     """Makes the device `field` known to torch's Python side, by the file that the package fractus_verify uses too."""
     exec(compile(pathlib.Path(glue).read_text(), glue, "exec"), {"__name__": "fractus_field_glue"})
+    torch.set_default_device("field")  # where a function names no device, its floats go with kernels on the CPU, too
 
 
 class NotThere(Exception):

@@ -189,9 +189,9 @@ Message answer_to(const Message& request) {
   if (op == "extra_elements") return {extra_elements(request.body), {}};
   if (op == "outline") return {outlined(request.body.at("path").get<std::string>()), {}};
   const protocol::Descriptor& file = request.descriptors.at(0);
+  if (op == "over_field") return {serve_over_field(request.body, file), {}};  // seeds are no field's
   stir_global_generator();
   if (op == "call") return {serve_call(request.body, file), {}};
-  if (op == "over_field") return {serve_over_field(request.body, file), {}};
   if (op == "together") return {serve_together(request.body, request.descriptors), {}};
   if (op == "measure") return {serve_measure(request.body, file), {}};
   if (op == "read_archive") return read_archive(file);

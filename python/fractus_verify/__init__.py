@@ -4,9 +4,11 @@
     print(result)           # what the command prints
     assert result           # true where the verdict is EQUIVALENT, and only there
 
-In pytest: the fixture `equivalent`, see fractus_verify.pytest_plugin."""
+In pytest: the fixture `equivalent`, see fractus_verify.pytest_plugin. `fractus_verify.field` runs functions of torch over a finite field;
+it alone needs torch, and is loaded where it is first named."""
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -38,3 +40,9 @@ def check(fn: Callable[..., Any] | str, kernel: str = "linear_attention", *, bud
     if reference is not None:
         options["--reference"] = spelling(reference)
     return verdict(options, flags=["--forward-only"] if forward_only else [])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "field":
+        return importlib.import_module(".field", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
