@@ -70,6 +70,7 @@ class Degree {
 
   Degree() = default;
   explicit Degree(std::int64_t constant) : zero_(constant == 0) {}
+  // Another one at each call.
   static Degree variable() { return {1, 0}; }
 
   bool is_zero() const { return zero_; }
