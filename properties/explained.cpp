@@ -86,6 +86,14 @@ std::optional<std::pair<Case, Outcome>> float_witness(Expectation& expectation, 
   const Driver& driver = expectation.driver();
   Case c = expectation.of();
   if (!subject.call || !driver.expected) return std::nullopt;
+  // The property carry knows inputs that run along the sequence and those that carry on.
+  const bool splits =
+      std::all_of(driver.contract->inputs.begin(), driver.contract->inputs.end(), [&](const auto& spec) {
+        return !spec.differentiable || contains(driver.along_sequence, spec.name) ||
+               std::any_of(driver.carry.begin(), driver.carry.end(),
+                           [&](const auto& pair) { return pair.second == spec.name; });
+      });
+  if (!splits) c.pieces.clear();
   if (!c.pieces.empty()) {
     c.property = "carry";
     c.variant = "detached";

@@ -14,6 +14,10 @@ struct Sequence {
   const FieldCall& whole;
 
   bool runs_along(const TensorSpec& spec) const { return contains(driver.along_sequence, spec.name); }
+  bool is_state(const TensorSpec& spec) const {
+    return std::any_of(driver.carry.begin(), driver.carry.end(),
+                       [&](const auto& pair) { return pair.second == spec.name; });
+  }
   std::size_t dim_of(const TensorSpec& spec) const {
     const auto found = std::find(spec.dims.begin(), spec.dims.end(), driver.sequence_symbol);
     return static_cast<std::size_t>(found - spec.dims.begin());
@@ -40,10 +44,21 @@ FieldCall piece_of(const Sequence& sequence, std::int64_t start, std::int64_t le
   return call;
 }
 
+// Of a tensor that all pieces share.
+void add(const std::optional<Residues>& more, int bits, std::optional<Residues>& sum) {
+  if (!more) return;
+  if (!sum) {
+    sum = more;
+    return;
+  }
+  const std::uint64_t p = (std::uint64_t{1} << bits) - 1;
+  for (std::size_t e = 0; e < sum->values.size(); ++e) sum->values[e] = (sum->values[e] + more->values[e]) % p;
+}
+
 FieldAnswer joined_answer(const Sequence& sequence, std::vector<FieldAnswer> answers) {
   const Contract& contract = *sequence.driver.contract;
   FieldAnswer whole = answers.back();
-  whole.gradients = answers.front().gradients;  // those of the initial state; the others are joined below
+  whole.gradients = answers.front().gradients;  // those of the initial state; others are joined or added up below
   for (std::size_t j = 0; j < contract.outputs.size(); ++j) {
     if (!sequence.runs_along(contract.outputs[j])) continue;
     std::vector<Residues> parts;
@@ -51,7 +66,11 @@ FieldAnswer joined_answer(const Sequence& sequence, std::vector<FieldAnswer> ans
     whole.outputs[j] = joined(parts, sequence.dim_of(contract.outputs[j]));
   }
   for (std::size_t i = 0; i < whole.gradients.size(); ++i) {
-    if (!sequence.runs_along(contract.inputs[i])) continue;
+    if (!sequence.runs_along(contract.inputs[i])) {
+      for (std::size_t a = 1; a < answers.size() && !sequence.is_state(contract.inputs[i]); ++a)
+        add(answers[a].gradients[i], sequence.whole.bits, whole.gradients[i]);
+      continue;
+    }
     // A gradient that did not arrive is one of zeros, also where those of other pieces did.
     const auto there = std::find_if(answers.begin(), answers.end(),
                                     [i](const FieldAnswer& answer) { return answer.gradients[i].has_value(); });

@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "properties/over_field.h"
 #include "reports/verdict.h"
 #include "reports/words.h"
 
