@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,10 @@ int list(const Options& options) {
                                {"waivers", driver->contract->waivers},
                                {"forms", forms}});
   }
+  std::vector<std::string> only_identity;
+  for (const Driver* driver : identity_drivers()) only_identity.push_back(driver->contract->kernel);
+  text += fmt::format("\nkernels of the command identity alone: {}\n", fmt::join(only_identity, ", "));
+  json["identity_kernels"] = only_identity;
   text += "\nproperties\n";
   for (const Property& property : properties()) {
     text += fmt::format("  {:<10} {}\n", property.name, property.proves);

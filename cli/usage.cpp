@@ -103,6 +103,13 @@ Chosen choose_outside(Workshop& workshop, const std::string& kernel, const std::
 
 }  // namespace
 
+void require_whole_verdict(const Chosen& chosen) {
+  const Contract& contract = *chosen.driver->contract;
+  if (contract.only_identity)
+    throw UsageError(fmt::format("kernel {} is judged by `identity` alone: ./fractus-verify identity '{}' --kernel {}",
+                                 contract.kernel, chosen.form.name, contract.kernel));
+}
+
 void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DType>& dtypes) {
   const auto spec = chosen.outside ? outside::spec_from(chosen.form.name) : std::nullopt;
   if (!spec || !spec->kind->forward_only) return;
