@@ -103,13 +103,6 @@ Chosen choose_outside(Workshop& workshop, const std::string& kernel, const std::
 
 }  // namespace
 
-void require_whole_verdict(const Chosen& chosen) {
-  const Contract& contract = *chosen.driver->contract;
-  if (contract.only_identity)
-    throw UsageError(fmt::format("kernel {} is judged by `identity` alone: ./fractus-verify identity '{}' --kernel {}",
-                                 contract.kernel, chosen.form.name, contract.kernel));
-}
-
 void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DType>& dtypes) {
   const auto spec = chosen.outside ? outside::spec_from(chosen.form.name) : std::nullopt;
   if (!spec || !spec->kind->forward_only) return;
@@ -159,7 +152,8 @@ void require_file(const std::string& path) {
 
 void require_purpose(const Contract& contract, Purpose purpose) {
   if (contract.only_identity && purpose != Purpose::identity)
-    throw UsageError(fmt::format("kernel '{}' is judged by ./fractus-verify identity alone", contract.kernel));
+    throw UsageError(fmt::format("kernel {} is judged by `identity` alone: ./fractus-verify identity FORM --kernel {}",
+                                 contract.kernel, contract.kernel));
 }
 
 std::vector<std::string> kernel_names(Purpose purpose) {

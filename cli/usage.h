@@ -52,9 +52,6 @@ struct Chosen {
 Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& text,
               const std::string& role = "candidate", Purpose purpose = Purpose::verdict);
 
-// Throws UsageError where the kernel is one that the command `identity` alone judges.
-void require_whole_verdict(const Chosen& chosen);
-
 // Throws UsageError where the form is of a kind that such a run is not for: an exported package holds a forward alone,
 // compiled for one dtype.
 void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DType>& dtypes);
