@@ -119,11 +119,13 @@ bool accepted(const Tried& tried) { return tried.verdict == Verdict::equivalent;
 std::vector<Source> sources(Workshop& workshop, const Options& options) {
   if (!options.kernel.empty() && find_driver(options.kernel) == nullptr)
     unknown("kernel", options.kernel, kernel_names());
+  if (!options.kernel.empty()) require_purpose(*find_driver(options.kernel)->contract, Purpose::verdict);
   const std::vector<std::filesystem::path> files = files_of(options.file);
   std::vector<Source> all;
   for (const std::filesystem::path& file : files) {
     const std::string kernel = options.kernel.empty() ? file.stem().string() : options.kernel;
     const Driver* driver = find_driver(kernel);
+    if (driver != nullptr && driver->contract->only_identity) driver = nullptr;
     if (driver == nullptr && files.size() == 1)
       throw UsageError(fmt::format("no kernel is named '{}' as the file '{}' is; say which with --kernel: {}", kernel,
                                    file.string(), fmt::join(kernel_names(), ", ")));

@@ -34,6 +34,7 @@ int replay(const Options& options);
 int fuzz(const Options& options);
 int golden(const Options& options);
 int battery(const Options& options);
+int identity(const Options& options);
 
 // The checkout: FRACTUS_ROOT from the launcher, else the folder above the build's.
 std::filesystem::path root();

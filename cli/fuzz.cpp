@@ -70,7 +70,6 @@ int fuzz(const Options& options) {
 
   Workshop workshop;
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
-  require_whole_verdict(chosen);
   require_fit(chosen, /*forward_only=*/false, {});
   require_waivers(waived, *chosen.driver->contract);
   std::optional<Chosen> recomputed = choose_recomputed(workshop, chosen, options.recompute_of);

@@ -28,6 +28,7 @@ constexpr const char* examples = R"(Examples:
   ./fractus-verify --candidate mine.py:attention              a Python function, of the kernel's signature
   ./fractus-verify --candidate mine.py:attention --reference chunked   against a form in use; both are judged
   ./fractus-verify --candidate mine.pt2 --forward-only --dtype float32   an exported package, which has no gradients
+  ./fractus-verify identity mine.py:attention                 its algebra, over a finite field
   ./fractus-verify battery ../shared/mutants                  what the plan sees of known-wrong functions
   ./fractus-verify gate --policy policy.toml --envelope envelope.json --artifact kernels.py   may it be loaded?
   ./fractus-verify bench attention                            time and memory at the training run's shapes
@@ -131,6 +132,18 @@ int run(int argc, char** argv) {
   add_preset(*battery, o);
   battery->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
 
+  CLI::App* identity = app.add_subcommand(
+      "identity", "a form's own program over a finite field, where nothing rounds, against the definition");
+  identity->add_option("FORM", o.candidate, "as for --candidate: NAME, NAME:parameter=value, or path/file.py:function")
+      ->required();
+  identity->add_option("--kernel", o.kernel,
+                       "linear_attention, or a kernel that identity alone judges: matmul, experts, block_attention");
+  identity->add_option("--seed", o.seed, "everything random follows from it [1]")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 53));
+  identity->add_option("--dtype", o.dtype, "float32 (over GF(2^31-1)) or float64 (over GF(2^61-1)) alone");
+  add_preset(*identity, o);
+  identity->add_option("--json", o.json, "as JSON to this file, or to standard output for -");
+
   CLI::App* bench = app.add_subcommand("bench", "measurements: oracle, attention, cross_entropy, power");
   bench
       ->add_option("WHAT", o.what,
@@ -172,6 +185,7 @@ int run(int argc, char** argv) {
   if (*fuzz) return fractus::cli::fuzz(o);
   if (*golden) return fractus::cli::golden(o);
   if (*battery) return fractus::cli::battery(o);
+  if (*identity) return fractus::cli::identity(o);
   if (*bench) return fractus::cli::bench(o);
   if (*gate) return fractus::cli::gate(g);
   if (*checkpoint) return fractus::cli::checkpoint(c);

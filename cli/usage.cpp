@@ -57,7 +57,13 @@ void require_like(const std::vector<outside::Outlined>& names, const outside::Sp
 }
 
 // The one kernel whose arguments the function has, all of them by name; nullptr where there is none, or several.
-const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec) {
+std::vector<const Driver*> drivers_for(Purpose purpose) {
+  std::vector<const Driver*> all = drivers();
+  if (purpose == Purpose::identity) all.insert(all.end(), identity_drivers().begin(), identity_drivers().end());
+  return all;
+}
+
+const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec, Purpose purpose) {
   if (spec.kind->ending != ".py") return nullptr;
   std::vector<std::string> parameters;
   try {
@@ -69,7 +75,7 @@ const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec
     return nullptr;
   }
   const Driver* found = nullptr;
-  for (const Driver* driver : drivers()) {
+  for (const Driver* driver : drivers_for(purpose)) {
     const std::vector<std::string> wanted = argument_names(*driver->contract);
     const auto has = [&](const std::string& argument) { return contains(parameters, argument); };
     if (!std::all_of(wanted.begin(), wanted.end(), has)) continue;
@@ -80,28 +86,22 @@ const Driver* kernel_by_parameters(Workshop& workshop, const outside::Spec& spec
 }
 
 Chosen choose_outside(Workshop& workshop, const std::string& kernel, const std::string& text, const outside::Spec& spec,
-                      const std::string& role) {
+                      const std::string& role, Purpose purpose) {
   require_file(spec.path);
   // A file that is named after its kernel says which it is.
   const std::string stem = std::filesystem::path(spec.path).stem();
   const Driver* driver = find_driver(kernel.empty() ? stem : kernel);
-  if (driver == nullptr) driver = kernel_by_parameters(workshop, spec);
+  if (driver == nullptr) driver = kernel_by_parameters(workshop, spec, purpose);
   if (driver == nullptr)
     throw UsageError(fmt::format("{} '{}': say for which kernel with --kernel; there are: {}", role, text,
-                                 fmt::join(kernel_names(), ", ")));
+                                 fmt::join(kernel_names(purpose), ", ")));
+  require_purpose(*driver->contract, purpose);
   Chosen chosen{.driver = driver, .outside = true};
   chosen.form = {.kernel = driver->contract->kernel, .name = text, .role = "candidate"};
   return chosen;
 }
 
 }  // namespace
-
-void require_whole_verdict(const Chosen& chosen) {
-  const Contract& contract = *chosen.driver->contract;
-  if (contract.only_identity)
-    throw UsageError(fmt::format("kernel {} is judged by `identity` alone: ./fractus-verify identity '{}' --kernel {}",
-                                 contract.kernel, chosen.form.name, contract.kernel));
-}
 
 void require_fit(const Chosen& chosen, bool forward_only, const std::vector<DType>& dtypes) {
   const auto spec = chosen.outside ? outside::spec_from(chosen.form.name) : std::nullopt;
@@ -150,9 +150,15 @@ void require_file(const std::string& path) {
                                close.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(close, ", or "))));
 }
 
-std::vector<std::string> kernel_names() {
+void require_purpose(const Contract& contract, Purpose purpose) {
+  if (contract.only_identity && purpose != Purpose::identity)
+    throw UsageError(fmt::format("kernel {} is judged by `identity` alone: ./fractus-verify identity FORM --kernel {}",
+                                 contract.kernel, contract.kernel));
+}
+
+std::vector<std::string> kernel_names(Purpose purpose) {
   std::vector<std::string> names;
-  for (const Driver* driver : drivers()) names.push_back(driver->contract->kernel);
+  for (const Driver* driver : drivers_for(purpose)) names.push_back(driver->contract->kernel);
   return names;
 }
 
@@ -182,10 +188,12 @@ std::vector<std::string> split(const std::string& option, const std::string& lis
   return words;
 }
 
-Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& text, const std::string& role) {
-  if (!kernel.empty() && find_driver(kernel) == nullptr) unknown("kernel", kernel, kernel_names());
+Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& text, const std::string& role,
+              Purpose purpose) {
+  if (!kernel.empty() && find_driver(kernel) == nullptr) unknown("kernel", kernel, kernel_names(purpose));
+  if (!kernel.empty()) require_purpose(*find_driver(kernel)->contract, purpose);
   try {
-    if (const auto spec = outside::spec_from(text)) return choose_outside(workshop, kernel, text, *spec, role);
+    if (const auto spec = outside::spec_from(text)) return choose_outside(workshop, kernel, text, *spec, role, purpose);
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }

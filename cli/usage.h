@@ -21,7 +21,13 @@ struct UsageError : std::runtime_error {
 // "unknown candidate 'chuncked'; did you mean chunked? ..." as a UsageError.
 [[noreturn]] void unknown(const std::string& what, const std::string& wanted, const std::vector<std::string>& known);
 
-std::vector<std::string> kernel_names();
+// Some kernels are judged by the command `identity` alone; no other command takes them.
+enum class Purpose { verdict, identity };
+
+std::vector<std::string> kernel_names(Purpose purpose = Purpose::verdict);
+
+// Throws UsageError where the kernel is not judged for this purpose.
+void require_purpose(const Contract& contract, Purpose purpose);
 
 // Throws UsageError, with the nearest names beside it, unless it is a regular file that can be read.
 void require_file(const std::string& path);
@@ -44,10 +50,7 @@ struct Chosen {
 // the parameters of its function are those of one kernel alone. `role` is the option that names the form: candidate or
 // reference.
 Chosen choose(Workshop& workshop, const std::string& kernel, const std::string& text,
-              const std::string& role = "candidate");
-
-// Throws UsageError where the kernel is one that the command `identity` alone judges.
-void require_whole_verdict(const Chosen& chosen);
+              const std::string& role = "candidate", Purpose purpose = Purpose::verdict);
 
 // Throws UsageError where the form is of a kind that such a run is not for: an exported package holds a forward alone,
 // compiled for one dtype.

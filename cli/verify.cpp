@@ -26,7 +26,6 @@ int verify(const Options& options) {
 
   Workshop workshop;
   Chosen chosen = choose(workshop, options.kernel, options.candidate);
-  require_whole_verdict(chosen);
   require_fit(chosen, options.forward_only, dtypes);
   if (options.forward_only && only == std::vector<std::string>{"gradients"})
     throw UsageError("--forward-only leaves nothing of --only gradients");

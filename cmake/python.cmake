@@ -52,7 +52,7 @@ set_target_properties(fractus-python PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTO
 target_include_directories(fractus-python PRIVATE ${CMAKE_BINARY_DIR}/generated)
 target_include_directories(fractus-python SYSTEM PRIVATE ${python_include})
 target_compile_definitions(fractus-python PRIVATE FRACTUS_PYTHON_PROGRAM="${FRACTUS_VENV_PYTHON}"
-  FRACTUS_FIELD_GLUE="${CMAKE_SOURCE_DIR}/field/torch_device.py")
+  FRACTUS_FIELD_GLUE="${CMAKE_SOURCE_DIR}/python/fractus_verify/field_device.py")
 # The stand-ins come first: a library that is loaded already is not looked for when libtorch_cuda names it.
 target_link_options(fractus-python PRIVATE -Wl,--no-as-needed -Wl,-rpath,${stubs_folder} -Wl,-rpath-link,${stubs_folder})
 target_link_libraries(fractus-python PRIVATE ${stub_targets} torch_cpu_only ${FRACTUS_TORCH}/lib/libtorch_python.so ${python_library})

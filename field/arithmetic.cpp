@@ -3,8 +3,8 @@
 // torch's own structured kernels make the tensor for the result, promote types and broadcast; what is left here is the
 // out= form of each operation, which the functional and the in-place forms end in.
 #include <ATen/ExpandUtils.h>
-#include <ATen/native/TypeProperties.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/native/TypeProperties.h>
 
 #include "field/elementwise.h"
 #include "field/record.h"
@@ -19,9 +19,7 @@ std::vector<std::int64_t> common_sizes(at::TensorList tensors) {
   return sizes;
 }
 
-at::ScalarType common_type(at::TensorList tensors) {
-  return at::native::result_type(tensors);
-}
+at::ScalarType common_type(at::TensorList tensors) { return at::native::result_type(tensors); }
 
 // out = f(in...) where `f` is a function template of Prime<bits>.
 template <std::size_t n, class F>
@@ -51,7 +49,8 @@ at::Tensor inverse_of(const at::Tensor& divisor, at::ScalarType type, const char
 
 at::Tensor& add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
   const std::uint64_t factor = constant(alpha, "aten::add");
-  if (factor == 1) return compute<2>("aten::add", out, {self, other}, []<class F>(F, auto a, auto b) { return F::add(a, b); });
+  if (factor == 1)
+    return compute<2>("aten::add", out, {self, other}, []<class F>(F, auto a, auto b) { return F::add(a, b); });
   return compute<2>("aten::add", out, {self, other},
                     [=]<class F>(F, auto a, auto b) { return F::add(a, F::multiply(factor, b)); });
 }
@@ -113,7 +112,8 @@ std::uint64_t between(std::uint64_t start, std::uint64_t end, std::uint64_t weig
 
 at::Tensor& lerp_scalar(const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight, at::Tensor& out) {
   const std::uint64_t factor = constant(weight, "aten::lerp");
-  return compute<2>("aten::lerp", out, {self, end}, [=]<class F>(F, auto a, auto b) { return between<F>(a, b, factor); });
+  return compute<2>("aten::lerp", out, {self, end},
+                    [=]<class F>(F, auto a, auto b) { return between<F>(a, b, factor); });
 }
 
 at::Tensor& lerp_tensor(const at::Tensor& self, const at::Tensor& end, const at::Tensor& weight, at::Tensor& out) {
@@ -163,8 +163,9 @@ at::Tensor& pow_by_tensor(const at::Tensor& self, const at::Tensor& exponent, at
 }
 
 at::Tensor& pow_of_number(const at::Scalar& base, const at::Tensor& exponent, at::Tensor& out) {
-  return pow_by_tensor(at::scalar_tensor(base, at::TensorOptions().dtype(base.isFloatingPoint() ? at::kDouble : at::kLong)),
-                       exponent, out);
+  return pow_by_tensor(
+      at::scalar_tensor(base, at::TensorOptions().dtype(base.isFloatingPoint() ? at::kDouble : at::kLong)), exponent,
+      out);
 }
 
 at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dims, const std::optional<at::Scalar>& correction,

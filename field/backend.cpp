@@ -69,8 +69,8 @@ void note_asked(at::ScalarType asked) {
 
 at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
                  std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "the device 'field' has dense tensors alone, and was asked for ",
-              *layout);
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
+              "the device 'field' has dense tensors alone, and was asked for ", *layout);
   const at::ScalarType asked = type.value_or(c10::get_default_dtype_as_scalartype());
   note_asked(asked);
   return uninitialised(sizes, asked, format);

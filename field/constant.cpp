@@ -16,8 +16,8 @@ namespace fractus::field {
 namespace {
 
 // The fraction that rounds to x > 0. A fraction h/k within half a unit of x, so within x 2^-53, is a convergent of x's
-// continued fraction where h k < 2^52, since then it is nearer than 1/(2 k^2) (Legendre; Hardy and Wright, theorem 184);
-// for a float the same with 24 bits.
+// continued fraction where h k < 2^52, since then it is nearer than 1/(2 k^2) (Legendre; Hardy and Wright, theorem
+// 184); for a float the same with 24 bits.
 template <class T>
 std::optional<Rational> fraction(T x) {
   constexpr std::int64_t most = 1 << 20, most_product = std::is_same_v<T, float> ? 1 << 16 : most * most;

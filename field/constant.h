@@ -19,7 +19,8 @@ struct Rational {
 // Reads a finite constant, by the first of these that is it:
 // - a whole number below 2^63 in magnitude: itself;
 // - a number with up to 20 bits between its first and its last 1 (a float: 10): itself, as 2^-24 is meant;
-// - the fraction of two numbers up to 2^20 that rounds to it (of a float: whose product is up to 2^16). There is at most
+// - the fraction of two numbers up to 2^20 that rounds to it (of a float: whose product is up to 2^16). There is at
+// most
 //   one, since two such fractions are further apart than a unit in the last place; and few numbers look like one by
 //   chance: between 1 and 2 about one double in 2^14, one float in 2^9;
 // - a double that is a float exactly: as that float, since C++ widens 0.1f;

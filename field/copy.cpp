@@ -68,7 +68,8 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 }
 
 at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> type, std::optional<at::Layout>,
-                   std::optional<at::Device> device, std::optional<bool>, bool, std::optional<at::MemoryFormat> format) {
+                   std::optional<at::Device> device, std::optional<bool>, bool,
+                   std::optional<at::MemoryFormat> format) {
   const at::ScalarType asked = type.value_or(self.scalar_type());
   if (device && !device->is_privateuseone()) {
     if (is_field(self)) refuse_to_leave(self);
@@ -118,8 +119,7 @@ at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Sca
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
-  if (is_field(self))
-    refuse("aten::item", "an element of the field as a number of the program");
+  if (is_field(self)) refuse("aten::item", "an element of the field as a number of the program");
   remark("branch", "aten::item", name_of(self.scalar_type()));
   return slots(self).item();
 }

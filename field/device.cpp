@@ -11,25 +11,30 @@ namespace {
 
 at::Tensor tensor_of(const at::Tensor& residues, at::ScalarType type) {
   TORCH_CHECK(residues.is_cpu() && residues.scalar_type() == at::kLong,
-              "field: wanted residues of int64 on the CPU, got ", residues.scalar_type(), " on '", residues.device(), "'");
+              "field: wanted residues of int64 on the CPU, got ", residues.scalar_type(), " on '", residues.device(),
+              "'");
   TORCH_CHECK(at::isFloatingType(type), "field: wanted a float type for a tensor of residues, got ", type);
   const auto p = static_cast<std::int64_t>(modulus());
-  TORCH_CHECK(residues.numel() == 0 || (residues.min().item<std::int64_t>() >= 0 && residues.max().item<std::int64_t>() < p),
-              "field: wanted residues from 0 to ", p - 1, " of GF(2^", bits(), "-1), got one outside");
+  TORCH_CHECK(
+      residues.numel() == 0 || (residues.min().item<std::int64_t>() >= 0 && residues.max().item<std::int64_t>() < p),
+      "field: wanted residues from 0 to ", p - 1, " of GF(2^", bits(), "-1), got one outside");
   const at::ScalarType held = field_type(type);
   return wrapped(residues.detach().to(slot_type(held), false, /*copy=*/true), held);
 }
 
 at::Tensor residues_of(const at::Tensor& x) {
-  TORCH_CHECK(is_field(x), "field: wanted floats of the device 'field', got ", x.defined() ? name_of(x.scalar_type()) : "nothing",
-              x.defined() ? " of '" + x.device().str() + "'" : "");
+  TORCH_CHECK(is_field(x), "field: wanted floats of the device 'field', got ",
+              x.defined() ? name_of(x.scalar_type()) : "nothing", x.defined() ? " of '" + x.device().str() + "'" : "");
   return slots(x).to(at::kLong, false, /*copy=*/true).contiguous();
 }
 
 std::string remarks_as_json() {
   nlohmann::json list = nlohmann::json::array();
   for (const Remark& each : record_so_far().remarks)
-    list.push_back({{"kind", each.kind}, {"operation", each.operation}, {"place", each.place}, {"detail", each.detail},
+    list.push_back({{"kind", each.kind},
+                    {"operation", each.operation},
+                    {"place", each.place},
+                    {"detail", each.detail},
                     {"count", each.count}});
   return list.dump();
 }
@@ -43,7 +48,8 @@ extern "C" __attribute__((visibility("default"))) void fractus_field(fractus::fi
 }
 
 // As set_place, for a caller without C++: `write` puts a text of at most size-1 characters and a 0 into the buffer.
-extern "C" __attribute__((visibility("default"))) void fractus_field_place(void (*write)(char* buffer, std::size_t size)) {
+extern "C" __attribute__((visibility("default"))) void fractus_field_place(void (*write)(char* buffer,
+                                                                                         std::size_t size)) {
   fractus::field::set_place([write] {
     char text[256] = "";
     write(text, sizeof text);

@@ -9,8 +9,8 @@
 
 namespace fractus::field {
 
-// out[i] = f(in[i]...), broadcast, in the slots' type; all of `in` have it too. `out` has the broadcast shape, and may be
-// one of `in`. f takes and gives std::uint64_t.
+// out[i] = f(in[i]...), broadcast, in the slots' type; all of `in` have it too. `out` has the broadcast shape, and may
+// be one of `in`. f takes and gives std::uint64_t.
 template <class Slot, class Out, std::size_t n, class F>
 void for_each_element(const at::Tensor& out, const std::array<at::Tensor, n>& in, const F& f) {
   auto config = at::TensorIteratorConfig();

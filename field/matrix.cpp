@@ -24,7 +24,8 @@ at::Tensor product_of(const at::Tensor& a, const at::Tensor& b, const char* name
 
 at::Tensor& give(const at::Tensor& result, at::Tensor& out, const char* name) {
   note_cast(result.scalar_type(), out.scalar_type(), name);
-  TORCH_CHECK(is_field(out), name, ": wanted an out= of floats of the device 'field', got ", name_of(out.scalar_type()));
+  TORCH_CHECK(is_field(out), name, ": wanted an out= of floats of the device 'field', got ",
+              name_of(out.scalar_type()));
   assign(out, slots(result));
   return out;
 }
@@ -37,8 +38,8 @@ at::Tensor& combine(const at::Tensor& self, const at::Tensor& product, const at:
     at::infer_size(self.sizes(), product.sizes());
     result = result + (constant(beta, name) == 1 ? self : at::mul(self, beta));
   }
-  TORCH_CHECK(result.sizes() == product.sizes(), name, ": a summand of shape ", self.sizes(), " is larger than the product's ",
-              product.sizes());
+  TORCH_CHECK(result.sizes() == product.sizes(), name, ": a summand of shape ", self.sizes(),
+              " is larger than the product's ", product.sizes());
   return give(result, out, name);
 }
 
@@ -90,8 +91,8 @@ at::Tensor& addbmm_in_place(at::Tensor& self, const at::Tensor& a, const at::Ten
 }
 
 at::Tensor dot(const at::Tensor& a, const at::Tensor& b) {
-  TORCH_CHECK(a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel(), "dot: wanted two vectors of one length, got the shapes ",
-              a.sizes(), " and ", b.sizes());
+  TORCH_CHECK(a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel(),
+              "dot: wanted two vectors of one length, got the shapes ", a.sizes(), " and ", b.sizes());
   return product_of(a.unsqueeze(0), b.unsqueeze(1), "aten::dot").squeeze();
 }
 

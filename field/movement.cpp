@@ -1,8 +1,8 @@
 // Operations that move elements: torch's CPU runs them on the slots. Those that also add where two elements meet add in
 // the field.
 #include <ATen/ExpandUtils.h>
-#include <ATen/native/TypeProperties.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
 
@@ -12,9 +12,7 @@
 namespace fractus::field {
 namespace {
 
-at::ScalarType type_of(at::TensorList tensors) {
-  return field_type(at::native::result_type(tensors));
-}
+at::ScalarType type_of(at::TensorList tensors) { return field_type(at::native::result_type(tensors)); }
 
 at::Tensor chosen(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   const at::ScalarType type = type_of({self, other});
@@ -102,8 +100,8 @@ void accumulate(const at::Tensor& target, const at::Tensor& positions, const at:
     const Slot* const term = terms.const_data_ptr<Slot>();
     const std::int64_t* const where = at.const_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < at.numel(); ++i)
-      sum[where[i]] = static_cast<Slot>(
-          F::add(static_cast<std::uint64_t>(sum[where[i]]), static_cast<std::uint64_t>(term[i])));
+      sum[where[i]] =
+          static_cast<Slot>(F::add(static_cast<std::uint64_t>(sum[where[i]]), static_cast<std::uint64_t>(term[i])));
   });
   if (!sums.is_same(target)) target.copy_(sums);
 }
@@ -114,8 +112,8 @@ at::Tensor own_copy(const at::Tensor& self, const at::Tensor& out, const char* n
 
 at::Tensor& scatter_add(const at::Tensor& self, std::int64_t dim, const at::Tensor& index, const at::Tensor& source,
                         at::Tensor& out) {
-  TORCH_CHECK(source.scalar_type() == self.scalar_type(), "scatter_add: wanted a source of ", name_of(self.scalar_type()),
-              ", got ", name_of(source.scalar_type()));
+  TORCH_CHECK(source.scalar_type() == self.scalar_type(), "scatter_add: wanted a source of ",
+              name_of(self.scalar_type()), ", got ", name_of(source.scalar_type()));
   const at::Tensor to = own_copy(self, out, "aten::scatter_add"), index_here = on_cpu(index);
   at::Tensor from = operand(source, to.scalar_type(), "aten::scatter_add");
   at::Tensor positions = positions_of(to.sizes());
@@ -211,11 +209,27 @@ void refuse_composite(const c10::OperatorHandle& operation, torch::jit::Stack*) 
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   using namespace fractus::field;
-  for (const char* name :
-       {"gather",      "gather.out",       "index.Tensor",   "index.Tensor_out",  "index_select",  "index_select.out",
-        "flip",        "roll",             "tril",           "tril.out",          "triu",          "triu.out",
-        "take",        "take.out",         "masked_select",  "masked_select.out", "index_copy.out", "scatter.src_out",
-        "masked_scatter_", "eye.out",      "eye.m_out"})
+  for (const char* name : {"gather",
+                           "gather.out",
+                           "index.Tensor",
+                           "index.Tensor_out",
+                           "index_select",
+                           "index_select.out",
+                           "flip",
+                           "roll",
+                           "tril",
+                           "tril.out",
+                           "triu",
+                           "triu.out",
+                           "take",
+                           "take.out",
+                           "masked_select",
+                           "masked_select.out",
+                           "index_copy.out",
+                           "scatter.src_out",
+                           "masked_scatter_",
+                           "eye.out",
+                           "eye.m_out"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&moved>());
   define(library, "where.self", chosen);
   define(library, "where.self_out", chosen_into);

@@ -48,8 +48,8 @@ inline std::uint64_t residue_of<Prime<61>>(std::int64_t x) {
 template <class F>
 struct Pieces;
 
-// GF(2^31-1): a whole, |a| < 2^30, and b = b0 + b1 2^15 with |b0| <= 2^14, |b1| <= 2^15. A sum of 256 products is at most
-// 2^8 2^30 2^15 = 2^53 in magnitude, as is each of its partial sums, in any order: float64 holds it exactly.
+// GF(2^31-1): a whole, |a| < 2^30, and b = b0 + b1 2^15 with |b0| <= 2^14, |b1| <= 2^15. A sum of 256 products is at
+// most 2^8 2^30 2^15 = 2^53 in magnitude, as is each of its partial sums, in any order: float64 holds it exactly.
 template <>
 struct Pieces<Prime<31>> {
   using F = Prime<31>;
@@ -69,8 +69,8 @@ struct Pieces<Prime<31>> {
 };
 
 // GF(2^61-1): x = x0 + x1 2^20 + x2 2^40 with |x0|, |x1| <= 2^19 and |x2| <= 2^20, since |x| < 2^60. Karatsuba's six
-// products of pieces and of sums of two pieces, |x0+x1| <= 2^20 and |x0+x2|, |x1+x2| <= 3 2^19: a sum of 256 products is
-// at most 2^8 (3 2^19)^2 < 2^50, so float64 holds it and every partial sum exactly.
+// products of pieces and of sums of two pieces, |x0+x1| <= 2^20 and |x0+x2|, |x1+x2| <= 3 2^19: a sum of 256 products
+// is at most 2^8 (3 2^19)^2 < 2^50, so float64 holds it and every partial sum exactly.
 template <>
 struct Pieces<Prime<61>> {
   using F = Prime<61>;
@@ -96,7 +96,6 @@ struct Pieces<Prime<61>> {
   }
 };
 
-
 at::Tensor planes(int count, std::int64_t rows, std::int64_t columns) {
   return at::empty({count, rows, columns}, at::TensorOptions().dtype(at::kDouble));
 }
@@ -111,6 +110,7 @@ void split(const at::Tensor& of, at::Tensor& to, const Split& piece) {
     const Slot* const row = from + i * row_stride;
     double* const target = pieces + i * columns;
     if (column_stride == 1) {
+#pragma GCC ivdep  // planes do not overlap
       for (std::int64_t j = 0; j < columns; ++j) piece(row[j], target + j, plane);
     } else {
       for (std::int64_t j = 0; j < columns; ++j) piece(row[j * column_stride], target + j, plane);
@@ -132,11 +132,13 @@ void add_product(const at::Tensor& a, const at::Tensor& b, Slot* to, std::int64_
     at::mm_out(one, left[P::factors[i][0]], right[P::factors[i][1]]);
   }
   const double* const of = products.const_data_ptr<double>();
-  for (std::int64_t i = 0; i < rows; ++i)
+  for (std::int64_t i = 0; i < rows; ++i) {
+#pragma GCC ivdep  // nor do products and sums
     for (std::int64_t j = 0; j < columns; ++j) {
       Slot& sum = to[i * to_stride + j];
       sum = static_cast<Slot>(F::add(static_cast<std::uint64_t>(sum), P::joined(of + i * columns + j, plane)));
     }
+  }
 }
 
 }  // namespace

@@ -104,13 +104,12 @@ void set_place(std::function<std::string()> place) {
 void start_record(bool traced) {
   finish_record();
   if (!traced) return;
-  auto callback = at::RecordFunctionCallback(
-                      [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; },
-                      [](const at::RecordFunction& function, at::ObserverContext* context) {
-                        observed(function, context);
-                      })
-                      .needsOutputs(true)
-                      .scopes({at::RecordScope::FUNCTION});
+  auto callback =
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; },
+          [](const at::RecordFunction& function, at::ObserverContext* context) { observed(function, context); })
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION});
   state().observer = at::addGlobalCallback(callback);
 }
 

@@ -16,7 +16,8 @@ at::Tensor linear(const at::Tensor& residues, Map&& map) {
   const at::Tensor wide = residues.to(at::kLong);
   if (bits() == 31) {
     at::Tensor sum = map(wide);
-    for_each_element<std::int64_t, std::int64_t, 1>(sum, {sum}, [](std::uint64_t x) { return Prime<31>::reduced(Prime<31>::reduced(x)); });
+    for_each_element<std::int64_t, std::int64_t, 1>(
+        sum, {sum}, [](std::uint64_t x) { return Prime<31>::reduced(Prime<31>::reduced(x)); });
     return sum;
   }
   const at::Tensor low = map(wide.bitwise_and((std::int64_t{1} << 30) - 1)), high = map(wide.bitwise_right_shift(30));
@@ -106,7 +107,8 @@ at::Tensor& prod_dim(const at::Tensor& self, std::int64_t dim, bool keepdim, std
 at::Tensor prod(const at::Tensor& self, std::optional<at::ScalarType> type) {
   const at::ScalarType asked = type.value_or(self.scalar_type()), held = field_type(asked);
   note_cast(self.scalar_type(), asked, "aten::prod");
-  TORCH_CHECK(at::isFloatingType(held), "prod: wanted a float type for floats of the device 'field', got ", name_of(held));
+  TORCH_CHECK(at::isFloatingType(held), "prod: wanted a float type for floats of the device 'field', got ",
+              name_of(held));
   const at::Tensor residues = operand(self, slot_type(held), "aten::prod");
   return wrapped(product_of(residues.reshape({-1}), 0, false).to(slot_type(held)), held);
 }

@@ -95,14 +95,14 @@ void run_on_slots(const c10::OperatorHandle& operation, torch::jit::Stack* stack
       for_each_tensor(arguments[i], [&](const at::Tensor& x) {
         if (!x.defined()) return;
         if (is_index(argument.name())) {
-          TORCH_CHECK(!is_field(x), name, ": argument '", argument.name(), "': wanted whole numbers or truth values, got ",
-                      name_of(x.scalar_type()));
+          TORCH_CHECK(!is_field(x), name, ": argument '", argument.name(),
+                      "': wanted whole numbers or truth values, got ", name_of(x.scalar_type()));
           return;
         }
         TORCH_CHECK(is_field(x), name, ": argument '", argument.name(), "': wanted floats of the device 'field', got ",
                     name_of(x.scalar_type()), " of '", x.device(), "'");
-        TORCH_CHECK(!type || *type == x.scalar_type(), name, ": wanted tensors of one type, got ", name_of(*type), " and ",
-                    name_of(x.scalar_type()));
+        TORCH_CHECK(!type || *type == x.scalar_type(), name, ": wanted tensors of one type, got ", name_of(*type),
+                    " and ", name_of(x.scalar_type()));
         type = x.scalar_type();
       });
     }

@@ -35,8 +35,8 @@ struct ForField final : c10::OperatorKernel {
 
 template <class Function>
 void define(torch::Library& library, const char* name, Function* function) {
-  library.impl(name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ForField>(
-                         c10::KernelFunction::makeFromUnboxedRuntimeFunction(function))));
+  library.impl(name, torch::CppFunction::makeFromBoxedFunctor(
+                         std::make_unique<ForField>(c10::KernelFunction::makeFromUnboxedRuntimeFunction(function))));
 }
 
 // ---- of values

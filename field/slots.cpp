@@ -144,8 +144,9 @@ at::Tensor slots(const at::Tensor& x) {
                          text_of(kind_of(x.scalar_type())));
   c10::Storage seen(c10::Storage::use_byte_size_t(), storage.nbytes(),
                     lent(real_address(address), storage, c10::Device(c10::DeviceType::CPU)));
-  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(seen), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(slot_type(x.scalar_type())));
+  at::Tensor result =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(seen), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                               c10::scalarTypeToTypeMeta(slot_type(x.scalar_type())));
   result.unsafeGetTensorImpl()->set_sizes_and_strides(x.sizes(), x.strides(), x.storage_offset());
   return result;
 }
@@ -170,8 +171,7 @@ at::Tensor uninitialised(at::IntArrayRef sizes, at::ScalarType type, std::option
 
 at::Tensor uninitialised_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
   const at::ScalarType held = field_type(type);
-  return at::Tensor(
-      at::detail::empty_strided_generic(sizes, strides, &allocator_of(kind_of(held)), device_keys, held));
+  return at::Tensor(at::detail::empty_strided_generic(sizes, strides, &allocator_of(kind_of(held)), device_keys, held));
 }
 
 void grow(const c10::Storage& storage, std::size_t bytes) {
@@ -179,7 +179,8 @@ void grow(const c10::Storage& storage, std::size_t bytes) {
   const void* const old = storage.data();
   c10::DataPtr memory = allocator_of(old == nullptr ? whole : kind_at(old)).allocate(bytes);
   if (old != nullptr)
-    std::memcpy(real_address(memory.get()), real_address(old), std::min(bytes, static_cast<std::size_t>(storage.nbytes())));
+    std::memcpy(real_address(memory.get()), real_address(old),
+                std::min(bytes, static_cast<std::size_t>(storage.nbytes())));
   impl->set_data_ptr_noswap(std::move(memory));
   impl->set_nbytes(bytes);
 }

@@ -33,8 +33,8 @@ const char* name_of(at::ScalarType type);  // "float32"
 // The type of the integers in the slots: int32 or int64 of a float, the type itself of others.
 at::ScalarType slot_type(at::ScalarType type);
 
-// A tensor of the CPU over the same memory, in the same shape and strides, that keeps it alive. Refused where the memory
-// was written as another type or over another field: reinterpreted bits are no algebra.
+// A tensor of the CPU over the same memory, in the same shape and strides, that keeps it alive. Refused where the
+// memory was written as another type or over another field: reinterpreted bits are no algebra.
 at::Tensor slots(const at::Tensor& x);
 
 // The inverse of `slots`, over the memory of `cpu`, without a copy.

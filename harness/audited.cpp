@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "properties/compare.h"
+#include "properties/over_field.h"
 #include "reports/words.h"
 
 namespace fractus {
@@ -34,16 +35,6 @@ std::vector<const Case*> chosen(const Driver& driver, const Plan& plan) {
   return all;
 }
 
-void add(std::vector<Remark>& all, const Remark& remark) {
-  for (Remark& known : all)
-    if (std::tie(known.kind, known.operation, known.place, known.detail) ==
-        std::tie(remark.kind, remark.operation, remark.place, remark.detail)) {
-      known.count += remark.count;
-      return;
-    }
-  all.push_back(remark);
-}
-
 }  // namespace
 
 std::vector<Remark> audited(const Driver& driver, const Plan& plan, Attached& form) {
@@ -55,10 +46,9 @@ std::vector<Remark> audited(const Driver& driver, const Plan& plan, Attached& fo
     call.audited = true;
     Answer answer = subject.call(call);
     if (answer.status != Status::ok) break;
-    for (Remark& remark : answer.remarks) {
+    for (Remark& remark : answer.remarks)
       for (std::string* text : {&remark.kind, &remark.operation, &remark.place, &remark.detail}) *text = visible(*text);
-      add(all, remark);
-    }
+    add_remarks(all, answer.remarks);
   }
   return all;
 }

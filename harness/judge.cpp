@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "harness/attached.h"
+#include "harness/audited.h"
 #include "harness/clock.h"
 #include "harness/explain.h"
 #include "harness/machine.h"
@@ -137,7 +138,6 @@ class Run {
     const auto expectation = std::make_shared<Expectation>(driver_, c, 2);
     const Outcome outcome = put(property, *expectation, candidate_, settings_.waived, record);
     count(result_.coverage, driver_, plan_.generation, c, outcome);
-    add_remarks(result_.audit, outcome.remarks);
     if (record.finding) {
       stopped_ = !goes_on(candidate_, record);
       const Case shown = shown_at(outcome, c);
@@ -223,6 +223,7 @@ class Run {
     result_.known_good = plan_.known_good;
     if (!candidate_failed() && !stopped_ && !out_of_budget_)
       out_of_budget_ = !measure_.finish([this] { return out_of_time(); });
+    if (!stopped_ && !out_of_budget_) result_.audit = audited(driver_, plan_, candidate_);
     result_.kills = measure_.kills();
     result_.forward_only = plan_.generation.forward_only;
     result_.backward_alone = measure_.backward_alone();

@@ -89,6 +89,14 @@ std::vector<std::string> audit_lines(const Result& result) {
   return lines;
 }
 
+std::string audit_counts(const Result& result) {
+  std::map<std::string, int> places;
+  for (const Remark& remark : result.audit) ++places[remark.kind];
+  std::vector<std::string> counts;
+  for (const auto& [kind, count] : places) counts.push_back(fmt::format("{} {}", count, kind));
+  return counts.empty() ? "" : fmt::format("{}; report.md names them", fmt::join(counts, ", "));
+}
+
 std::string proven_text(const Result& result) {
   std::vector<std::string> unclaimed;
   for (const PropertyResult& p : result.properties)

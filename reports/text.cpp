@@ -176,10 +176,7 @@ std::string to_text(const Result& result, bool colour) {
     line(fmt::format("  at an edge that the contract names, the known-good form {} breaks too: {}", form, edge));
   for (const PropertyResult& p : result.properties)
     for (const std::string& claim : p.claims) line(fmt::format("  {} also holds {}", p.name, claim));
-  if (const auto audit = audit_lines(result); !audit.empty()) {
-    line(fmt::format("  {}:", audit_title));
-    for (const std::string& remark : audit) line("    " + visible(remark));
-  }
+  if (const std::string audit = audit_counts(result); !audit.empty()) line("  audit: " + audit);
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;
     line(fmt::format("  {} breaks at {}", p.name, label(p.witness->smallest)));

@@ -158,7 +158,7 @@ std::string place() {
 }
 
 void open_device() {
-  in_python([] { support().attr("open_device")(FRACTUS_FIELD_GLUE); });
+  in_python([] { support().attr("open_device")(); });
 }
 
 std::optional<std::string> exception_text() {
@@ -219,6 +219,7 @@ extern "C" __attribute__((visibility("default"))) void fractus_language(fractus:
     py::object module = types.attr("ModuleType")("fractus_support");
     py::exec(fractus::worker::support_source, module.attr("__dict__"));
     support() = module;
+    support().attr("use_glue")(FRACTUS_FIELD_GLUE);
   } catch (const py::error_already_set& error) {
     throw std::runtime_error(fmt::format("Python cannot import torch: {}", error.what()));
   }

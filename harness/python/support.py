@@ -128,20 +128,21 @@ def loaded():
     return [(path, digest) for path, digest in files if path.isprintable()], [ascii(text)[1:-1] for text in others]
 
 
+_glue = {}
+
+
+def use_glue(path):
+    """Where the program stands, and the device `field`: what the package fractus_verify has of them, by the same file."""
+    _glue.update(__file__=path, __name__="fractus_field_device")
+    exec(compile(pathlib.Path(path).read_bytes(), path, "exec"), _glue)
+
+
 def place():
-    """Where the innermost frame that is no installed package's stands: "attention.py:42 in blocks"; empty: nowhere."""
-    frame = sys._getframe()
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith("<") and not _is_installed(path):
-            return f"{os.path.basename(path)}:{frame.f_lineno} in {getattr(frame.f_code, 'co_qualname', frame.f_code.co_name)}"
-        frame = frame.f_back
-    return ""
+    return _glue["place"]()
 
 
-def open_device(glue):
-    """Makes the device `field` known to torch's Python side, by the file that the package fractus_verify uses too."""
-    exec(compile(pathlib.Path(glue).read_text(), glue, "exec"), {"__name__": "fractus_field_glue"})
+def open_device():
+    _glue["register"]()
     torch.set_default_device("field")  # where a function names no device, its floats go with kernels on the CPU, too
 
 
