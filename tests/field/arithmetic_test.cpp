@@ -4,6 +4,7 @@
 namespace fractus {
 namespace {
 
+using test::device;
 using test::drawn;
 using test::in_each_kind;
 using test::Integer;
@@ -11,7 +12,6 @@ using test::integers;
 using test::Kind;
 using test::modulo;
 using test::residues;
-using test::device;
 
 // f over broadcast residues, as a tensor of residues.
 template <class F>
@@ -66,8 +66,10 @@ TEST(FieldArithmetic, Constants) {
     test::expect_same(0.1 - a, expected({a}, kind.bits, [&](Values x) { return tenth - x[0]; }));
     test::expect_same(a * 2.5, expected({a}, kind.bits, [&](Values x) { return x[0] * 5 * half; }));
     test::expect_same(a / 3, expected({a}, kind.bits, [&](Values x) { return x[0] * third; }));
-    test::expect_same(a * at::scalar_tensor(0.1f, at::kFloat), expected({a}, kind.bits, [&](Values x) { return x[0] * tenth; }));
-    test::expect_same(at::scalar_tensor(-7, at::kLong) + a, expected({a}, kind.bits, [&](Values x) { return x[0] - 7; }));
+    test::expect_same(a * at::scalar_tensor(0.1f, at::kFloat),
+                      expected({a}, kind.bits, [&](Values x) { return x[0] * tenth; }));
+    test::expect_same(at::scalar_tensor(-7, at::kLong) + a,
+                      expected({a}, kind.bits, [&](Values x) { return x[0] - 7; }));
   });
 }
 
@@ -82,15 +84,18 @@ TEST(FieldArithmetic, QuotientsReciprocalsAndPowers) {
     const auto divided = [&](Values x) { return x[0] * test::inverse(x[1], kind.bits); };
     test::expect_same(a / b, expected({a, b}, kind.bits, divided));
     test::expect_same(a.clone().div_(b), expected({a, b}, kind.bits, divided));
-    test::expect_same(b.reciprocal(), expected({b}, kind.bits, [&](Values x) { return test::inverse(x[0], kind.bits); }));
+    test::expect_same(b.reciprocal(),
+                      expected({b}, kind.bits, [&](Values x) { return test::inverse(x[0], kind.bits); }));
     const auto n = test::from_to(-5, 6);
     const auto power = [&](const Integer& x, std::int64_t e) {
       return Integer(powm(e < 0 ? test::inverse(x, kind.bits) : x, std::abs(e), test::modulus(kind.bits)));
     };
     test::expect_same(at::pow(b, n), expected({b}, kind.bits, [&](Values x) { return power(x[0], n); }));
-    test::expect_same(at::pow(b, static_cast<double>(n)), expected({b}, kind.bits, [&](Values x) { return power(x[0], n); }));
+    test::expect_same(at::pow(b, static_cast<double>(n)),
+                      expected({b}, kind.bits, [&](Values x) { return power(x[0], n); }));
     const at::Tensor exponents = test::drawn_whole(b.sizes(), -4, 5);
-    const at::Tensor powers = expected({b, exponents}, kind.bits, [&](Values x) { return power(x[0], static_cast<std::int64_t>(x[1])); });
+    const at::Tensor powers =
+        expected({b, exponents}, kind.bits, [&](Values x) { return power(x[0], static_cast<std::int64_t>(x[1])); });
     test::expect_same(at::pow(b, exponents.to(b.device())), powers);
   });
 }
@@ -101,10 +106,12 @@ TEST(FieldArithmetic, ProductsAndQuotientsAdded) {
     const at::Tensor a = drawn(shape, kind), b = drawn(test::narrowed(shape), kind);
     at::Tensor c = drawn(test::narrowed(shape), kind);
     const auto f = test::from_to(-3, 4);
-    test::expect_same(at::addcmul(a, b, c, f), expected({a, b, c}, kind.bits, [&](Values x) { return x[0] + f * x[1] * x[2]; }));
+    test::expect_same(at::addcmul(a, b, c, f),
+                      expected({a, b, c}, kind.bits, [&](Values x) { return x[0] + f * x[1] * x[2]; }));
     const auto between = [](Values x) { return x[0] + x[2] * (x[1] - x[0]); };
     test::expect_same(at::lerp(a, b.expand(shape), c), expected({a, b, c}, kind.bits, between));
-    test::expect_same(at::lerp(a, b, f), expected({a, b}, kind.bits, [&](Values x) { return x[0] + f * (x[1] - x[0]); }));
+    test::expect_same(at::lerp(a, b, f),
+                      expected({a, b}, kind.bits, [&](Values x) { return x[0] + f * (x[1] - x[0]); }));
     c = at::where(c.eq(0), at::ones({}, c.options()), c);
     test::expect_same(at::addcdiv(a, b, c, f), expected({a, b, c}, kind.bits, [&](Values x) {
                         return x[0] + f * x[1] * test::inverse(x[2], kind.bits);
@@ -211,11 +218,13 @@ TEST(FieldArithmetic, WholeNumbersAndTruthValuesBesideFloats) {
     const at::Tensor sum = a + n.to(a.device());
     RC_ASSERT(sum.scalar_type() == kind.type);
     test::expect_same(sum, expected({a, n}, kind.bits, [](Values x) { return x[0] + x[1]; }));
-    test::expect_same(a * t.to(at::kBool).to(a.device()), expected({a, t}, kind.bits, [](Values x) { return x[0] * x[1]; }));
+    test::expect_same(a * t.to(at::kBool).to(a.device()),
+                      expected({a, t}, kind.bits, [](Values x) { return x[0] * x[1]; }));
     const at::Tensor m = test::drawn_whole(shape, 1, 10);
     test::expect_same(n.to(a.device()) / m.to(a.device()),
                       expected({n, m}, kind.bits, [&](Values x) { return x[0] * test::inverse(x[1], kind.bits); }));
-    test::expect_same(n.to(a.device()).sum(at::kDouble), test::tensor_of({modulo(integers(n.sum())[0], kind.bits)}, {}));
+    test::expect_same(n.to(a.device()).sum(at::kDouble),
+                      test::tensor_of({modulo(integers(n.sum())[0], kind.bits)}, {}));
     RC_ASSERT(at::equal((n.to(a.device()) * 2 + 1).to(at::kCPU), n * 2 + 1));  // no float takes part
   });
   device().use(31);
@@ -228,8 +237,10 @@ TEST(FieldArithmetic, WholeNumbersAndTruthValuesBesideFloats) {
 TEST(FieldArithmetic, OverlappingTargetsAreRefused) {
   device().use(61);
   const at::Tensor a = device().tensor_of(at::arange(6, at::kLong), at::kDouble);
-  EXPECT_NE(test::error_of([&] { a.narrow(0, 1, 5).add_(a.narrow(0, 0, 5)); }).find("overlap"), std::string::npos);
-  EXPECT_NE(test::error_of([&] { a.narrow(0, 0, 1).expand({4}).add_(1); }).find("single memory location"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { a.narrow(0, 1, 5).add_(a.narrow(0, 0, 5)); }).find("single memory location"),
+            std::string::npos);
+  EXPECT_NE(test::error_of([&] { a.narrow(0, 0, 1).expand({4}).add_(1); }).find("single memory location"),
+            std::string::npos);
 }
 
 }  // namespace

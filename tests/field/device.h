@@ -53,8 +53,8 @@ inline std::vector<std::int64_t> drawn_shape(std::int64_t most_dims = 3, std::in
   return shape;
 }
 
-// Whole numbers of [low, below), the first and the last ones often, as int64 on the CPU. The seed alone is rapidcheck's:
-// it would shrink each element.
+// Whole numbers of [low, below), the first and the last ones often, as int64 on the CPU. The seed alone is
+// rapidcheck's: it would shrink each element.
 inline at::Tensor drawn_whole(at::IntArrayRef shape, std::int64_t low, std::int64_t below) {
   std::mt19937_64 random(static_cast<std::uint64_t>(from_to(0, std::int64_t{1} << 40)));
   std::uniform_int_distribution<std::int64_t> any(low, below - 1), end(0, 2), chance(0, 3);
@@ -62,7 +62,9 @@ inline at::Tensor drawn_whole(at::IntArrayRef shape, std::int64_t low, std::int6
   std::int64_t* const to = result.mutable_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < result.numel(); ++i) {
     const std::int64_t which = chance(random);
-    to[i] = which == 0 ? std::min(low + end(random), below - 1) : which == 1 ? std::max(below - 1 - end(random), low) : any(random);
+    to[i] = which == 0   ? std::min(low + end(random), below - 1)
+            : which == 1 ? std::max(below - 1 - end(random), low)
+                         : any(random);
   }
   return result;
 }
@@ -83,12 +85,8 @@ inline at::Tensor drawn(std::vector<std::int64_t> shape, const Kind& kind) {
   switch (from_to(0, 5)) {
     case 0: std::swap(other.front(), other[dim]); return made(other).transpose(0, static_cast<std::int64_t>(dim));
     case 1: other[dim] = 1; return made(other).expand(shape);
-    case 2:
-      other[dim] = 2 * shape[dim] + 1;
-      return made(other).slice(static_cast<std::int64_t>(dim), 1, other[dim], 2);
-    case 3:
-      other[dim] += 2;
-      return made(other).narrow(static_cast<std::int64_t>(dim), 1, shape[dim]);
+    case 2: other[dim] = 2 * shape[dim] + 1; return made(other).slice(static_cast<std::int64_t>(dim), 1, other[dim], 2);
+    case 3: other[dim] += 2; return made(other).narrow(static_cast<std::int64_t>(dim), 1, shape[dim]);
     default: return made(shape);
   }
 }

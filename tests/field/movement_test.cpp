@@ -110,7 +110,8 @@ TEST(FieldMovement, AddsWhereElementsMeet) {
   });
 }
 
-// Protects casts: between the floats of the device the algebra is the identity, and each to a narrower type is recorded.
+// Protects casts: between the floats of the device the algebra is the identity, and each to a narrower type is
+// recorded.
 TEST(FieldMovement, CastsAreTheIdentityAndAreRecorded) {
   const auto casts = [] {
     std::vector<std::string> details;
@@ -127,9 +128,13 @@ TEST(FieldMovement, CastsAreTheIdentityAndAreRecorded) {
       const at::Tensor y = x.to(type);
       EXPECT_TRUE(at::equal(residues(y), residues(x)));
       EXPECT_EQ(y.scalar_type(), kind.bits == 61 || type == at::kDouble ? at::kDouble : at::kFloat);
-      const std::string to = type == at::kDouble ? "float64" : type == at::kFloat ? "float32" : type == at::kHalf ? "float16" : "bfloat16";
+      const std::string to = type == at::kDouble  ? "float64"
+                             : type == at::kFloat ? "float32"
+                             : type == at::kHalf  ? "float16"
+                                                  : "bfloat16";
       const bool narrower = to != own && type != at::kDouble;
-      EXPECT_EQ(casts(), narrower ? std::vector<std::string>{own + " to " + to} : std::vector<std::string>{}) << own << ' ' << to;
+      EXPECT_EQ(casts(), narrower ? std::vector<std::string>{own + " to " + to} : std::vector<std::string>{})
+          << own << ' ' << to;
     }
   }
   device().use(31);

@@ -31,7 +31,8 @@ at::Tensor multiplied(const at::Tensor& a, const at::Tensor& b, const Kind& kind
   return multiplied(residues(a), residues(b), kind.bits);
 }
 
-at::Tensor plus(const at::Tensor& residues_of_a, const at::Tensor& residues_of_b, std::int64_t beta, std::int64_t alpha, int bits) {
+at::Tensor plus(const at::Tensor& residues_of_a, const at::Tensor& residues_of_b, std::int64_t beta, std::int64_t alpha,
+                int bits) {
   const at::Tensor a = residues_of_a.expand(residues_of_b.sizes());
   const std::vector<Integer> x = integers(a), y = integers(residues_of_b);
   std::vector<Integer> result;
@@ -42,7 +43,8 @@ at::Tensor plus(const at::Tensor& residues_of_a, const at::Tensor& residues_of_b
 // Protects every matrix product that torch has, over inputs of any strides and of no elements.
 TEST(FieldProduct, EachOfTorchsProducts) {
   in_each_kind("products", [](const Kind& kind) {
-    const std::int64_t batch = test::from_to(0, 4), m = test::from_to(0, 6), k = test::from_to(0, 6), n = test::from_to(0, 6);
+    const std::int64_t batch = test::from_to(0, 4), m = test::from_to(0, 6), k = test::from_to(0, 6),
+                       n = test::from_to(0, 6);
     const at::Tensor a = drawn({batch, m, k}, kind), b = drawn({batch, k, n}, kind), c = drawn({batch, m, n}, kind);
     const at::Tensor product = multiplied(a, b, kind);
     test::expect_same(at::bmm(a, b), product);
@@ -56,7 +58,8 @@ TEST(FieldProduct, EachOfTorchsProducts) {
     for (std::int64_t g = 0; g < batch; ++g) sum = plus(sum, product[g], 1, 1, kind.bits);
     test::expect_same(at::addbmm(d, a, b, beta, alpha), plus(residues(d), sum, beta, alpha, kind.bits));
 
-    const at::Tensor left = drawn({m, k}, kind), right = drawn({k, n}, kind), row = drawn({n}, kind), vector = drawn({k}, kind);
+    const at::Tensor left = drawn({m, k}, kind), right = drawn({k, n}, kind), row = drawn({n}, kind),
+                     vector = drawn({k}, kind);
     const at::Tensor flat = multiplied(left.unsqueeze(0), right.unsqueeze(0), kind).squeeze(0);
     test::expect_same(at::mm(left, right), flat);
     at::Tensor out = at::empty({0}, left.options());
@@ -67,25 +70,33 @@ TEST(FieldProduct, EachOfTorchsProducts) {
     test::expect_same(at::mv(left, vector), at_vector);
     test::expect_same(at::matmul(left, vector), at_vector);
     test::expect_same(at::addmv(drawn({m}, kind), left, vector, 0, 1), at_vector);
-    test::expect_same(at::dot(vector, vector), multiplied(vector.view({1, 1, k}), vector.view({1, k, 1}), kind).view({}));
+    test::expect_same(at::dot(vector, vector),
+                      multiplied(vector.view({1, 1, k}), vector.view({1, k, 1}), kind).squeeze());
     test::expect_same(at::outer(row, vector), multiplied(row.view({1, n, 1}), vector.view({1, 1, k}), kind).squeeze(0));
   });
 }
 
-// Protects the borders of tiles, and the bounds that make each sum of pieces exact: contractions longer than any of them
-// of the residues whose pieces are the largest, in all places and at random ones.
+// Protects the borders of tiles, and the bounds that make each sum of pieces exact: contractions longer than any of
+// them of the residues whose pieces are the largest, in all places and at random ones.
 TEST(FieldProduct, ExtremeResiduesAndLongContractions) {
   for (const Kind& kind : test::kinds) {
     device().use(kind.bits);
     const std::int64_t p = (std::int64_t{1} << kind.bits) - 1;
-    const std::vector<std::int64_t> extremes = {p - 1, p / 2, p / 2 + 1, (std::int64_t{1} << 19) - 1, std::int64_t{1} << 19,
-                                                ((std::int64_t{1} << 19) | (std::int64_t{1} << 14)) + (p / 2 & ~((std::int64_t{1} << 21) - 1))};
+    const std::vector<std::int64_t> extremes = {
+        p - 1,
+        p / 2,
+        p / 2 + 1,
+        (std::int64_t{1} << 19) - 1,
+        std::int64_t{1} << 19,
+        ((std::int64_t{1} << 19) | (std::int64_t{1} << 14)) + (p / 2 & ~((std::int64_t{1} << 21) - 1))};
     for (const std::int64_t depth : {255, 256, 257, 1000, 5000})
       for (const std::int64_t extreme : extremes) {
-        const at::Tensor a = at::full({1, 2, depth}, extreme, at::kLong), b = at::full({1, depth, 2}, extreme, at::kLong);
+        const at::Tensor a = at::full({1, 2, depth}, extreme, at::kLong),
+                         b = at::full({1, depth, 2}, extreme, at::kLong);
         const Integer wanted = test::modulo(Integer(extreme) * extreme * depth, kind.bits);
         const at::Tensor got = at::bmm(device().tensor_of(a, kind.type), device().tensor_of(b, kind.type));
-        for (const Integer& each : integers(residues(got))) EXPECT_EQ(each, wanted) << kind.bits << ' ' << depth << ' ' << extreme;
+        for (const Integer& each : integers(residues(got)))
+          EXPECT_EQ(each, wanted) << kind.bits << ' ' << depth << ' ' << extreme;
       }
   }
   in_each_kind("tiles", [](const Kind& kind) {
@@ -105,7 +116,10 @@ TEST(FieldProduct, WrongShapesAreErrors) {
   EXPECT_NE(test::error_of([&] { at::mm(zeros({2, 3}), zeros({2, 3})); }).find("shapes"), std::string::npos);
   EXPECT_NE(test::error_of([&] { at::bmm(zeros({2, 3, 3}), zeros({1, 3, 3})); }).find("shapes"), std::string::npos);
   EXPECT_NE(test::error_of([&] { at::dot(zeros({2}), zeros({3})); }).find("length"), std::string::npos);
-  EXPECT_NE(test::error_of([&] { at::mm(zeros({2, 3}), zeros({3, 2}, at::kDouble)); }).find("one type"), std::string::npos);
+  EXPECT_NE(test::error_of([&] {
+              at::mm(zeros({2, 3}), zeros({3, 2}, at::kDouble));
+            }).find("one type"),
+            std::string::npos);
 }
 
 }  // namespace
