@@ -67,7 +67,12 @@ Rational shortest_decimal(T x) {
 
 template <class T>
 Rational read_positive(T x) {
-  if (x < T(9223372036854775808.0) && x == std::trunc(x)) return {static_cast<std::int64_t>(x)};
+  constexpr auto last_whole = static_cast<T>(std::int64_t{1} << std::numeric_limits<T>::digits);
+  if (x <= last_whole && x == std::trunc(x)) return {static_cast<std::int64_t>(x)};
+  if constexpr (std::is_same_v<T, double>) {
+    const bool may_be_float = x <= std::numeric_limits<float>::max();
+    if (may_be_float && static_cast<double>(static_cast<float>(x)) == x) return read_positive(static_cast<float>(x));
+  }
   constexpr int few = std::is_same_v<T, float> ? 10 : 20;
   int exponent = 0;
   double mantissa = std::ldexp(std::frexp(static_cast<double>(x), &exponent), few);
@@ -77,10 +82,6 @@ Rational read_positive(T x) {
     return {static_cast<std::int64_t>(mantissa), 1, exponent};
   }
   if (const auto found = fraction(x)) return *found;
-  if constexpr (std::is_same_v<T, double>) {
-    const bool may_be_float = x <= std::numeric_limits<float>::max();
-    if (may_be_float && static_cast<double>(static_cast<float>(x)) == x) return read_positive(static_cast<float>(x));
-  }
   return shortest_decimal(x);
 }
 

@@ -17,13 +17,13 @@ struct Rational {
 };
 
 // Reads a finite constant, by the first of these that is it:
-// - a whole number below 2^63 in magnitude: itself;
-// - a number with up to 20 bits between its first and its last 1 (a float: 10): itself, as 2^-24 is meant;
+// - a whole number up to 2^53 (a float: 2^24), below which none is rounded: itself;
+// - a double that is a float exactly: as that float, since C++ widens 0.1f;
+// - a number with up to 20 bits from its first to its last 1 (a float: 10): itself, as 2^-24 is meant;
 // - the fraction of two numbers up to 2^20 that rounds to it (of a float: whose product is up to 2^16). There is at
 // most
 //   one, since two such fractions are further apart than a unit in the last place; and few numbers look like one by
 //   chance: between 1 and 2 about one double in 2^14, one float in 2^9;
-// - a double that is a float exactly: as that float, since C++ widens 0.1f;
 // - the shortest decimal that rounds to it in its own type.
 // Not finite: throws std::domain_error.
 Rational read(double x);

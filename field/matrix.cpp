@@ -77,7 +77,8 @@ at::Tensor& addbmm(const at::Tensor& self, const at::Tensor& a, const at::Tensor
                    const at::Scalar& alpha, at::Tensor& out) {
   TORCH_CHECK(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1),
               "aten::addbmm: no product of the shapes ", a.sizes(), " and ", b.sizes());
-  const at::Tensor flat_a = a.transpose(0, 1).reshape({a.size(1), -1}), flat_b = b.reshape({-1, b.size(2)});
+  const std::int64_t depth = a.size(0) * a.size(2);
+  const at::Tensor flat_a = a.transpose(0, 1).reshape({a.size(1), depth}), flat_b = b.reshape({depth, b.size(2)});
   return combine(self, product_of(flat_a, flat_b, "aten::addbmm"), beta, alpha, out, "aten::addbmm");
 }
 at::Tensor addbmm_new(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
