@@ -152,7 +152,7 @@ class Run {
   // What it fails is explained at the end, so that one thread at a time writes witnesses.
   void run_reference(const Property& property, Expectation& expectation) {
     PropertyResult& record = record_of(result_.reference->properties, property.name);
-    if (!reference_goes_on_ || record.finding) return;
+    if (!reference_goes_on_ || record.finding || record.not_algebraic) return;
     const Clock::time_point start = Clock::now();
     const Outcome outcome = put(property, expectation, *reference_, settings_.waived, record);
     reference_goes_on_ = goes_on(*reference_, record);

@@ -32,7 +32,8 @@ struct Definition {
     const Shape state{tokens[0], tokens[2], tokens[2]}, norm{tokens[0], tokens[2]};
     const auto G = static_cast<std::size_t>(tokens[0]), T = static_cast<std::size_t>(tokens[1]),
                D = static_cast<std::size_t>(tokens[2]);
-    const R added = epsilon.dropped ? R(0) : power_of_ten<R>(epsilon.exponent);
+    R added = epsilon.dropped ? R(0) : power_of_ten<R>(epsilon.exponent);
+    if (epsilon.beside) added = added + power_of_ten<R>(epsilon_exponent);
     const bool backward = point.backward();
     Values<R> values{{{tokens, {}}, {state, {}}, {norm, {}}}, {}};
     if (backward)

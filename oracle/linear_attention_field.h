@@ -5,10 +5,11 @@
 
 namespace fractus::oracle::linear_attention {
 
-// The 1e-20 that is added to den, or what stands in its place: a power of ten, or nothing.
+// The 1e-20 that is added to den, or what stands in its place: a power of ten, both, or nothing.
 struct Epsilon {
   bool dropped = false;
   int exponent = -20;
+  bool beside = false;  // the contract's own as well
 };
 
 // Throws std::domain_error where the point is a pole.

@@ -114,6 +114,9 @@ std::vector<Supposition> suppositions() {
   for (int exponent = -19; exponent <= -1; ++exponent)
     list.push_back(
         {fmt::format("1e{} stood for the 1e-20 in the denominator", exponent), with({.exponent = exponent})});
+  for (int exponent = -19; exponent <= -1; ++exponent)
+    list.push_back({fmt::format("1e{} were added to the denominator beside the 1e-20", exponent),
+                    with({.exponent = exponent, .beside = true})});
   return list;
 }
 

@@ -46,7 +46,7 @@ std::string facts_of(const PropertyResult& p) {
   if (p.undecidable > 0)
     facts.push_back(fmt::format("{:.2g} % undecidable",
                                 100.0 * static_cast<double>(p.undecidable) / static_cast<double>(p.elements)));
-  if (p.name == "identity" && p.escape > 0 && !p.finding)
+  if (p.name == "identity" && p.escape > 0 && p.verdict == "PASSED")
     facts.push_back(fmt::format("a wrong form passes with a chance of at most {:.1g}", p.escape));
   if (p.not_algebraic && !p.finding && p.algebra.empty())
     facts.push_back(fmt::format("no claim: {}", text_of(*p.not_algebraic)));

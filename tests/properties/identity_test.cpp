@@ -165,6 +165,7 @@ TEST(Identity, NamesAnotherConstant) {
     return first_seen(attention(), subject).algebra;
   };
   EXPECT_NE(constant(14).find("as if 1e-6 stood for the 1e-20"), std::string::npos) << constant(14);
+  EXPECT_NE(constant(33).find("as if 1e-6 were added to the denominator"), std::string::npos) << constant(33);
   subject.call_over_field = [](FieldCall call) {
     FieldAnswer answer = over_field_by(attention(), call);
     answer.outputs[0].values[0] ^= 1;
