@@ -150,7 +150,10 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   const std::int64_t row_tiles = (rows + tile_rows - 1) / tile_rows,
                      column_tiles = (columns + tile_columns - 1) / tile_columns;
   with_slots(a.scalar_type(), [&]<class F, class Slot>(F, Slot) {
-    at::parallel_for(0, batch * row_tiles * column_tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+    // Another thread pays from about 2^18 products on.
+    const std::int64_t work = std::min(rows, tile_rows) * std::min(columns, tile_columns) * depth;
+    const std::int64_t together = std::max<std::int64_t>(1, (std::int64_t{1} << 18) / work);
+    at::parallel_for(0, batch * row_tiles * column_tiles, together, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t tile = begin; tile < end; ++tile) {
         const std::int64_t column = tile % column_tiles * tile_columns, rest = tile / column_tiles;
         const std::int64_t row = rest % row_tiles * tile_rows, which = rest / row_tiles;
