@@ -83,6 +83,12 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
   return uninitialised_strided(sizes, strides, asked);
 }
 
+// torch's zero that takes no memory, as forward-mode derivatives make it: here one as any other.
+at::Tensor zeros(at::IntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout>,
+                 std::optional<at::Device>, std::optional<bool>) {
+  return uninitialised(sizes, type.value_or(c10::get_default_dtype_as_scalartype())).zero_();
+}
+
 std::size_t bytes_of(const at::Tensor& x) {
   return at::detail::computeStorageNbytes(x.sizes(), x.strides(), x.element_size(),
                                           static_cast<std::size_t>(x.storage_offset()));
@@ -133,6 +139,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   using namespace fractus::field;
   library.impl("empty.memory_format", empty);
   library.impl("empty_strided", empty_strided);
+  library.impl("_efficientzerotensor", zeros);
   library.impl("resize_", resize);
   library.impl("set_.source_Storage_storage_offset", set_to);
   library.impl("set_.source_Storage", set_storage);

@@ -96,8 +96,16 @@ struct Pieces<Prime<61>> {
   }
 };
 
-at::Tensor planes(int count, std::int64_t rows, std::int64_t columns) {
-  return at::empty({count, rows, columns}, at::TensorOptions().dtype(at::kDouble));
+// Memory of one thread for the pieces of its tiles, one after the other: fresh memory for each would cost page faults.
+struct Workspace {
+  at::Tensor left, right, products;
+};
+
+at::Tensor memory(std::int64_t count) { return at::empty({count}, at::TensorOptions().dtype(at::kDouble)); }
+
+// The first of it, as so many matrices.
+at::Tensor planes(const at::Tensor& memory, int count, std::int64_t rows, std::int64_t columns) {
+  return memory.narrow(0, 0, count * rows * columns).view({count, rows, columns});
 }
 
 template <class Slot, class Split>
@@ -120,13 +128,13 @@ void split(const at::Tensor& of, at::Tensor& to, const Split& piece) {
 
 // Adds a (rows, depth) times b (depth, columns) to the residues in `to`, dense.
 template <class F, class Slot>
-void add_product(const at::Tensor& a, const at::Tensor& b, Slot* to, std::int64_t to_stride) {
+void add_product(const at::Tensor& a, const at::Tensor& b, const Workspace& space, Slot* to, std::int64_t to_stride) {
   using P = Pieces<F>;
   const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1), plane = rows * columns;
-  at::Tensor left = planes(P::left, rows, depth), right = planes(P::right, depth, columns);
+  at::Tensor left = planes(space.left, P::left, rows, depth), right = planes(space.right, P::right, depth, columns);
   split<Slot>(a, left, [](std::int64_t x, double* at, std::int64_t stride) { P::split_left(x, at, stride); });
   split<Slot>(b, right, [](std::int64_t x, double* at, std::int64_t stride) { P::split_right(x, at, stride); });
-  at::Tensor products = planes(P::products, rows, columns);
+  at::Tensor products = planes(space.products, P::products, rows, columns);
   for (int i = 0; i < P::products; ++i) {
     at::Tensor one = products[i];
     at::mm_out(one, left[P::factors[i][0]], right[P::factors[i][1]]);
@@ -150,7 +158,15 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   const std::int64_t row_tiles = (rows + tile_rows - 1) / tile_rows,
                      column_tiles = (columns + tile_columns - 1) / tile_columns;
   with_slots(a.scalar_type(), [&]<class F, class Slot>(F, Slot) {
-    at::parallel_for(0, batch * row_tiles * column_tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+    // Another thread pays from about 2^18 products on.
+    const std::int64_t work = std::min(rows, tile_rows) * std::min(columns, tile_columns) * depth;
+    const std::int64_t together = std::max<std::int64_t>(1, (std::int64_t{1} << 18) / work);
+    at::parallel_for(0, batch * row_tiles * column_tiles, together, [&](std::int64_t begin, std::int64_t end) {
+      using P = Pieces<F>;
+      const std::int64_t most_rows = std::min(rows, tile_rows), most_columns = std::min(columns, tile_columns);
+      const std::int64_t most_depth = std::min(depth, tile_depth);
+      const Workspace space{memory(P::left * most_rows * most_depth), memory(P::right * most_depth * most_columns),
+                            memory(P::products * most_rows * most_columns)};
       for (std::int64_t tile = begin; tile < end; ++tile) {
         const std::int64_t column = tile % column_tiles * tile_columns, rest = tile / column_tiles;
         const std::int64_t row = rest % row_tiles * tile_rows, which = rest / row_tiles;
@@ -159,7 +175,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
         for (std::int64_t k = 0; k < depth; k += tile_depth) {
           const std::int64_t part = std::min(tile_depth, depth - k);
           add_product<F, Slot>(a[which].narrow(0, row, height).narrow(1, k, part),
-                               b[which].narrow(0, k, part).narrow(1, column, width), to, columns);
+                               b[which].narrow(0, k, part).narrow(1, column, width), space, to, columns);
         }
       }
     });

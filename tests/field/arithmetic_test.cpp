@@ -239,6 +239,10 @@ TEST(FieldArithmetic, OverlappingTargetsAreRefused) {
   const at::Tensor a = device().tensor_of(at::arange(6, at::kLong), at::kDouble);
   EXPECT_NE(test::error_of([&] { a.narrow(0, 1, 5).add_(a.narrow(0, 0, 5)); }).find("single memory location"),
             std::string::npos);
+  at::Tensor out = a.narrow(0, 1, 5);
+  EXPECT_NE(
+      test::error_of([&] { at::add_out(out, a.narrow(0, 0, 5), a.narrow(0, 0, 5)); }).find("single memory location"),
+      std::string::npos);
   EXPECT_NE(test::error_of([&] { a.narrow(0, 0, 1).expand({4}).add_(1); }).find("single memory location"),
             std::string::npos);
 }

@@ -107,6 +107,22 @@ TEST(FieldProduct, ExtremeResiduesAndLongContractions) {
   });
 }
 
+// Protects the bounds themselves: pieces of the largest size, all of one sign and with odd sums, so that a sum beyond
+// 2^53 would be rounded. (With one extreme in all places it would not: such a sum has many zeros at its end.)
+TEST(FieldProduct, SumsOfTheLargestPiecesAreExact) {
+  test::in_each_kind("large pieces", [](const Kind& kind) {
+    const std::int64_t depth = *rc::gen::element<std::int64_t>(256, 512, 9000);
+    const auto below = [&](std::int64_t most) { return most - test::drawn_whole({depth}, 0, 100); };
+    const auto large = [&] {
+      return below(1 << 19) + below(1 << 19) * (1 << 20) + below((1 << 20) - 1) * (std::int64_t{1} << 40);
+    };
+    const at::Tensor a = (kind.bits == 31 ? below((1 << 30) - 1) : large()).view({1, 1, depth});
+    const at::Tensor b = (kind.bits == 31 ? below(32767 * (1 << 15)) : large()).view({1, depth, 1});
+    test::expect_same(at::bmm(device().tensor_of(a, kind.type), device().tensor_of(b, kind.type)),
+                      multiplied(a, b, kind.bits));
+  });
+}
+
 // Shapes and types that have no product are errors that say so, and no reading beyond a tensor's end.
 TEST(FieldProduct, WrongShapesAreErrors) {
   device().use(31);
