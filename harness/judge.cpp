@@ -138,6 +138,7 @@ class Run {
     const auto expectation = std::make_shared<Expectation>(driver_, c, 2);
     const Outcome outcome = put(property, *expectation, candidate_, settings_.waived, record);
     count(result_.coverage, driver_, plan_.generation, c, outcome);
+    add_remarks(over_field_, outcome.remarks);
     if (record.finding) {
       stopped_ = !goes_on(candidate_, record);
       const Case shown = shown_at(outcome, c);
@@ -224,6 +225,11 @@ class Run {
     if (!candidate_failed() && !stopped_ && !out_of_budget_)
       out_of_budget_ = !measure_.finish([this] { return out_of_time(); });
     if (!stopped_ && !out_of_budget_) result_.audit = audited(driver_, plan_, candidate_);
+    for (const Remark& remark : over_field_)
+      if (std::none_of(result_.audit.begin(), result_.audit.end(), [&](const Remark& known) {
+            return known.kind == remark.kind && known.operation == remark.operation && known.place == remark.place;
+          }))
+        result_.audit.push_back(remark);
     result_.kills = measure_.kills();
     result_.forward_only = plan_.generation.forward_only;
     result_.backward_alone = measure_.backward_alone();
@@ -268,6 +274,7 @@ class Run {
   Measure measure_;
   Result result_;
   TighterLine line_;
+  std::vector<Remark> over_field_;                    // of the calls over a finite field
   std::vector<std::pair<std::string, Shown>> shown_;  // by property; of the cases that the others have run
   std::optional<Attached> reference_;                 // it and its records are the others' until they have ended
   bool reference_goes_on_ = false;

@@ -57,7 +57,7 @@ std::vector<Supposition> suppositions_of(const Driver& driver, const FieldCall& 
       });
   for (std::size_t j = 0; j < contract.outputs.size(); ++j)
     if (is_square(contract.outputs[j]))
-      list.push_back({contract.outputs[j].name + " were transposed", [&driver, j](const FieldCall& its) {
+      list.push_back({"the result were transposed", [&driver, j](const FieldCall& its) {
                         oracle::FieldExpected expected = driver.over_field(its);
                         expected.outputs[j] = transposed(expected.outputs[j]);
                         return expected;

@@ -66,3 +66,22 @@ class _Caught(torch.autograd.Function):
 
 def catches(q, k, v, S0=None, z0=None):
     return _plain(_Caught.apply(q), k, v, S0, z0)
+
+
+def below_rounding(q, k, v, S0=None, z0=None):
+    """Another function, which no float tells from the right one."""
+    y, S, z = _plain(q, k, v, S0, z0)
+    return y, S * (1 + 1e-300 * z0.sum()) if z0 is not None else S, z
+
+
+def other_device(q, k, v, S0=None, z0=None):
+    """Makes its buffers where a function on the CPU would, and names no device."""
+    G, T, D = q.shape
+    mask = torch.tril(torch.ones(T, T, dtype=q.dtype))
+    scores = (q @ k.transpose(1, 2)) * mask
+    S = torch.zeros(G, D, D, dtype=q.dtype) if S0 is None else S0
+    z = torch.zeros(G, D, dtype=q.dtype) if z0 is None else z0
+    num = scores @ v + q @ S
+    den = scores.sum(-1, keepdim=True) + q @ z.unsqueeze(-1)
+    y = torch.where(den.abs() > 1e-10, num / torch.where(den.abs() > 1e-10, den + 1e-20, torch.ones_like(den)), torch.zeros_like(num))
+    return y, S + k.transpose(1, 2) @ v, z + k.sum(1)

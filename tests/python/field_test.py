@@ -190,5 +190,14 @@ class Device(unittest.TestCase):
         subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
+class Docs(unittest.TestCase):
+    """Protects the reader of docs/identity.md: what it shows runs."""
+
+    def test_example(self):
+        field.use(31)
+        example = (ROOT / "docs" / "identity.md").read_text().partition("```python\n")[2].partition("```")[0]
+        exec(compile(example, "docs/identity.md", "exec"), {})
+
+
 if __name__ == "__main__":
     unittest.main()
