@@ -51,7 +51,7 @@ std::string text_of(const Result& result, const PropertyResult& identity, const 
       fmt::format("\nplan {}  seed {}\n\n  {} of {} cases, {} elements of outputs and gradients equal\n",
                   result.plan_hash.substr(0, 16), result.seed, identity.cases, identity.planned, identity.bit_equal);
   if (!answer.text.empty()) text += fmt::format("  {}\n", answer.text);
-  for (const std::string& claim : identity.claims) text += fmt::format("  {}\n", claim);
+  for (const std::string& claim : claims_of(identity)) text += fmt::format("  {}\n", claim);
   for (const std::string& note : identity.notes) text += fmt::format("  {}\n", note);
   if (identity.witness) {
     text += fmt::format("  a float call that shows it: {}\n", label(identity.witness->smallest));

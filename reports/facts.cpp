@@ -98,6 +98,10 @@ std::string audit_counts(const Result& result) {
   return counts.empty() ? "" : fmt::format("{}; report.md names them", fmt::join(counts, ", "));
 }
 
+std::vector<std::string> claims_of(const PropertyResult& p) {
+  return p.verdict == "PASSED" ? p.claims : std::vector<std::string>{};
+}
+
 std::string proven_text(const Result& result) {
   std::vector<std::string> unclaimed;
   for (const PropertyResult& p : result.properties)

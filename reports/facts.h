@@ -37,6 +37,9 @@ inline constexpr const char* audit_title = "What the form did that its algebra d
 std::vector<std::string> audit_lines(const Result& result);
 std::string audit_counts(const Result& result);  // "2 casts, 1 comparison; report.md names them"; empty: there is none
 
+// What follows from the property's having passed; nothing where it has not.
+std::vector<std::string> claims_of(const PropertyResult& p);
+
 // What an EQUIVALENT verdict says, in a sentence.
 std::string proven_text(const Result& result);
 

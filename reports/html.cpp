@@ -148,7 +148,7 @@ void add_properties(std::string& page, const Result& result) {
     if (p.flip_moves > 0) facts.push_back(fmt::format("a flip moves an output by up to {:.3g}", p.flip_moves));
     if (const std::string escape = escape_text(p); !escape.empty()) facts.push_back(escape);
     if (p.not_algebraic) facts.push_back(fmt::format("no claim: {}", text_of(*p.not_algebraic)));
-    for (const std::string& claim : p.claims) facts.push_back("it also holds " + claim);
+    for (const std::string& claim : claims_of(p)) facts.push_back("it also holds " + claim);
     for (const auto& [waiver, times] : p.waived) facts.push_back(fmt::format("{} waived {} times", waiver, times));
     page += fmt::format(
         "<tr class=\"above\"><td><b>{}</b></td><td class=\"verdict-cell {}\">{}</td><td class=\"number\">{} of "

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "reports/facts.h"
 #include "reports/result.h"
 
 namespace fractus {
@@ -84,7 +85,7 @@ json to_json(const PropertyResult& p) {
          {"seconds", number(p.seconds)}};
   if (!p.algebra.empty()) j["algebra"] = p.algebra;
   if (p.not_algebraic) j["not_algebraic"] = to_json(*p.not_algebraic);
-  if (!p.claims.empty()) j["claims"] = p.claims;
+  if (const auto claims = claims_of(p); !claims.empty()) j["claims"] = claims;
   j["held"] = json::array();
   for (const Held& held : p.held) j["held"].push_back(to_json(held));
   if (p.finding) j["finding"] = to_json(*p.finding);
@@ -193,10 +194,8 @@ json to_json(const Result& result) {
          {"started", result.started},
          {"seconds", number(result.seconds)}};
   if (!result.recomputes.empty()) j["recomputes"] = result.recomputes;
-  if (!result.audit.empty()) {
-    j["audit"] = json::array();
-    for (const Remark& remark : result.audit) j["audit"].push_back(to_json(remark));
-  }
+  j["audit"] = json::array();
+  for (const Remark& remark : result.audit) j["audit"].push_back(to_json(remark));
   j["properties"] = json::array();
   for (const PropertyResult& property : result.properties) j["properties"].push_back(to_json(property));
   if (result.reference) j["reference"] = to_json(result, *result.reference);

@@ -109,7 +109,7 @@ std::string explained(const PropertyResult& p, const Room& room) {
     text += fmt::format(" {}.", plain(escape, room));
   }
   if (p.not_algebraic) text += fmt::format(" No claim: {}.", plain(text_of(*p.not_algebraic), room));
-  for (const std::string& claim : p.claims) text += fmt::format(" It also holds {}.", plain(claim, room));
+  for (const std::string& claim : claims_of(p)) text += fmt::format(" It also holds {}.", plain(claim, room));
   if (!p.reason.empty()) text += fmt::format(" {}.", plain(p.reason, room));
   for (const auto& [waiver, times] : p.waived)
     text += fmt::format(" Waived: {} ({} cases).", plain(waiver, room), times);

@@ -330,8 +330,7 @@ Result result_from(const json& given) {
   result.complaints = node.texts("complaints");
   result.cut = node.text("cut");
   result.lines = lines_from(node);
-  if (node.has("audit"))
-    for (const Node& its : node.elements("audit")) result.audit.push_back(remark_from(its));
+  for (const Node& its : node.elements("audit")) result.audit.push_back(remark_from(its));
   result.coverage = coverage_from(node);
   result.machine = node.words("machine");
   result.candidate_output = node.text("candidate_output");

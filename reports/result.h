@@ -42,7 +42,7 @@ struct PropertyResult {
   std::vector<Held> held;                          // memory by size
   std::string algebra;                             // how it differs over a finite field; empty: no difference is known
   std::optional<Remark> not_algebraic;             // what kept it from being judged there
-  std::vector<std::string> claims;                 // what follows from its having passed
+  std::vector<std::string> claims;                 // what follows where it has passed, and only there
   std::optional<Finding> finding;
   std::optional<Witness> witness;
   std::string reason;                          // why it is UNDECIDED

@@ -175,7 +175,7 @@ std::string to_text(const Result& result, bool colour) {
   for (const auto& [form, edge] : result.shared_edges)
     line(fmt::format("  at an edge that the contract names, the known-good form {} breaks too: {}", form, edge));
   for (const PropertyResult& p : result.properties)
-    for (const std::string& claim : p.claims) line(fmt::format("  {} also holds {}", p.name, claim));
+    for (const std::string& claim : claims_of(p)) line(fmt::format("  {} also holds {}", p.name, claim));
   if (const std::string audit = audit_counts(result); !audit.empty()) line("  audit: " + audit);
   for (const PropertyResult& p : result.properties) {
     if (!p.witness) continue;

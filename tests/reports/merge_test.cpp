@@ -38,6 +38,7 @@ Result shard_of(const Result& whole, const std::vector<std::string>& properties,
     if (elsewhere(kill.property)) kill = {.form = kill.form, .summary = kill.summary};
   if (!first) {
     r.complaints.clear();
+    r.audit.clear();                                         // each call is one shard's
     for (auto& [name, count] : r.coverage.cases) count = 0;  // every case is one property's; here all are the first's
   }
   conclude(r);
@@ -82,6 +83,8 @@ Result clean_run() {
       p.waived.clear();
       p.cases = p.planned;
       p.undecidable = 0;
+      p.algebra.clear();
+      p.not_algebraic.reset();
     }
     for (Kill& kill : r.kills) {
       kill.killed = true;

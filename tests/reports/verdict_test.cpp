@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "reports/facts.h"
+
 namespace fractus {
 namespace {
 
@@ -52,7 +54,7 @@ TEST(Algebra, ADifferenceBelowRoundingIsUndecided) {
   const Result result = concluded(record);
   EXPECT_EQ(result.properties[0].verdict, "UNDECIDED");
   EXPECT_EQ(result.properties[0].reason, "the algebra differs below rounding: " + record.algebra);
-  EXPECT_TRUE(result.properties[0].claims.empty());
+  EXPECT_TRUE(claims_of(result.properties[0]).empty());
   ASSERT_FALSE(result.reasons.empty());
   EXPECT_EQ(result.reasons[0], "identity: " + result.properties[0].reason);
   record.finding = Finding{.kind = "value", .tensor = "y"};
@@ -67,12 +69,12 @@ TEST(Algebra, NotAlgebraicIsNoDoubt) {
   const Result result = concluded(record);
   EXPECT_EQ(result.properties[0].verdict, "NOT ALGEBRAIC");
   EXPECT_EQ(result.properties[0].reason, "");
-  EXPECT_TRUE(result.properties[0].claims.empty());
+  EXPECT_TRUE(claims_of(result.properties[0]).empty());
   EXPECT_EQ(std::count_if(result.reasons.begin(), result.reasons.end(),
                           [](const std::string& reason) { return reason.starts_with("identity"); }),
             0);
   EXPECT_EQ(concluded({.planned = 9, .cases = 3}).properties[0].verdict, "UNDECIDED") << "cut short";
-  EXPECT_EQ(concluded({.planned = 3, .cases = 3}).properties[0].claims.size(), 1U);
+  EXPECT_EQ(claims_of(concluded({.planned = 3, .cases = 3}).properties[0]).size(), 1U);
 }
 
 }  // namespace
