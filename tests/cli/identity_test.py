@@ -44,11 +44,11 @@ class Identity(unittest.TestCase):
         self.assertGreater(len(functions), 12)
         for function in functions:
             kernel = next(k for k in kernels if function.startswith(k))
-            answer, text = self.asked(f"{RATIONAL}:{function}", 1 if function in wrong else 0, "--kernel", kernel)
+            answer, text = self.asked(f"{RATIONAL}:{function}", 1 if function in wrong else 0, "--kernel", kernel, "--dtype", "float64")
             with self.subTest(function):
                 self.assertEqual(answer["answer"], "DIFFERENT" if function in wrong else "IDENTICAL")
                 if function in wrong:
-                    self.assertRegex(text, rf"over GF\(2\^31-1\), {wrong[function]}\(")
+                    self.assertRegex(text, rf"over GF\(2\^61-1\), {wrong[function]}\(")
 
     @unittest.skipUnless(MUTANTS.is_file(), "the handed-out functions are not beside this checkout")
     def test_mutants(self):

@@ -91,7 +91,7 @@ TEST(OverField, NamesWhatIsNotAlgebraic) {
   };
   stopped_by("exponential", "aten::exp", "unalgebraic.py:33 in exponential");
   stopped_by("branches", "aten::max", "unalgebraic.py:27 in branches");
-  stopped_by("noisy", "aten::rand", "in noisy");
+  stopped_by("noisy", "aten::uniform", "in noisy");
   stopped_by("in_backward", "aten::tanh", "backward");
   stopped_by("catches", "aten::round", "forward");
 }
