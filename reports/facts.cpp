@@ -94,7 +94,10 @@ std::string audit_counts(const Result& result) {
   std::map<std::string, int> places;
   for (const Remark& remark : result.audit) ++places[remark.kind];
   std::vector<std::string> counts;
-  for (const auto& [kind, count] : places) counts.push_back(fmt::format("{} {}", count, kind));
+  for (const auto& [kind, count] : places) {
+    const std::string noun = kind.starts_with("non-") ? kind + " operation" : kind;
+    counts.push_back(fmt::format("{} {}{}", count, noun, count == 1 ? "" : noun == "branch" ? "es" : "s"));
+  }
   return counts.empty() ? "" : fmt::format("{}; report.md names them", fmt::join(counts, ", "));
 }
 

@@ -35,7 +35,7 @@ std::string escape_text(const PropertyResult& p);
 // What the candidate did that its algebra does not hold, a line for each kind of thing in each place.
 inline constexpr const char* audit_title = "What the form did that its algebra does not hold";
 std::vector<std::string> audit_lines(const Result& result);
-std::string audit_counts(const Result& result);  // "2 casts, 1 comparison; report.md names them"; empty: there is none
+std::string audit_counts(const Result& result);  // "2 casts, 1 comparison; report.md names them", by place
 
 // What follows from the property's having passed; nothing where it has not.
 std::vector<std::string> claims_of(const PropertyResult& p);
