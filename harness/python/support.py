@@ -144,6 +144,10 @@ def place():
 def open_device():
     _glue["register"]()
     torch.set_default_device("field")  # where a function names no device, its floats go with kernels on the CPU, too
+    # Generated code reads memory by itself. What torch.compile is given runs as it stands.
+    os.environ["TORCH_COMPILE_DISABLE"] = "1"
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.set_stance("force_eager")
 
 
 class NotThere(Exception):

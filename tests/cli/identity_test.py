@@ -67,6 +67,10 @@ class Identity(unittest.TestCase):
         answer, _ = self.asked("wrong_dk_lacks_denominator", 1)
         self.assertEqual(run("replay", answer["identity"]["witness"]["fixture"]).returncode, 1)
 
+    def test_compiled(self):
+        """Protects forms that are compiled: what torch.compile was given is judged as it stands."""
+        self.asked(f"{ROOT / 'tests' / 'outside' / 'compiled.py'}:matmul", 0, "--kernel", "matmul", "--dtype", "float64")
+
     def test_not_algebraic(self):
         """Protects from more being claimed than was seen: the operation is named with its place, forward and backward."""
         for function, words in {"exponential": "aten::exp at unalgebraic.py:33 in exponential", "in_backward": "aten::tanh at unalgebraic.py:",

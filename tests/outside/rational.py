@@ -29,6 +29,23 @@ def matmul_strassen(a, b):
     return torch.cat([top, torch.cat([m2 + m4, m1 - m2 + m3 + m6], 2)], 1)
 
 
+def matmul_own_backward(a, b):
+    """Its backward names no device for what it makes."""
+    return _OwnBackward.apply(a, b)
+
+
+class _OwnBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return torch.ones(a.shape[0], 1, 1, dtype=a.dtype) * (g @ b.transpose(1, 2)), a.transpose(1, 2) @ g
+
+
 def matmul_loses_tail(a, b):
     """WRONG: the last terms of a contraction that is no multiple of 8 are lost."""
     K = a.shape[2] // 8 * 8 or a.shape[2]
