@@ -119,10 +119,29 @@ void differ(Expectation& expectation, const Subject& subject, const Mismatch& mi
                   mismatch.tensor, to_string(mismatch.index), mismatch.got, mismatch.expected);
   if (const std::string why = explained(expectation.driver(), mismatch.tensor, trials); !why.empty())
     outcome.algebra += fmt::format("; {} is {}", mismatch.tensor, why);
-  auto shown = float_witness(expectation, subject);
+  auto shown = float_witness(expectation, subject, witness_fills(expectation.driver()));
   if (!shown) return;
   outcome.finding = std::move(shown->second.finding);
   outcome.finding->text += "; " + outcome.algebra;
+  outcome.witness = std::move(shown->first);
+}
+
+// A comparison has one answer at a generic point, and a program may be right on that branch alone: x.abs() for x, or
+// what it does of negative values. Floats lie on the others, so a form that compares is called over them as well, in
+// another distribution from case to case.
+void look_at_other_branches(Expectation& expectation, const Subject& subject, Outcome& outcome) {
+  const Case& c = expectation.of();
+  if (std::none_of(outcome.remarks.begin(), outcome.remarks.end(),
+                   [](const Remark& remark) { return remark.kind == "comparison" || remark.kind == "branch"; }))
+    return;
+  const std::vector<std::string> fills = witness_fills(expectation.driver());
+  auto shown = float_witness(expectation, subject, {fills[c.seed % fills.size()]});
+  if (!shown) return;
+  outcome.algebra = fmt::format(
+      "over {} it is the definition's function: the fault lies where a comparison has another answer than at a generic "
+      "point",
+      field_name(field_bits(c.dtype)));
+  outcome.finding = std::move(shown->second.finding);
   outcome.witness = std::move(shown->first);
 }
 
@@ -146,6 +165,7 @@ Outcome check(Expectation& expectation, const Subject& subject) {
   }
   outcome.elements = outcome.bit_equal = elements_of(trials.front().expected);
   outcome.escape = certainty.escape;
+  look_at_other_branches(expectation, subject, outcome);
   return outcome;
 }
 

@@ -40,9 +40,12 @@ class Identity(unittest.TestCase):
         wrong = {"matmul_loses_tail": "c", "matmul_half_adjoint": "db", "experts_bias_unweighted": "out", "experts_router_detached": "dweights",
                  "block_attention_level_zero": "S", "block_attention_mix_twice": "S"}
         kernels = ("block_attention", "matmul", "experts")
+        branch = "matmul_of_positive"
         functions = re.findall(r"^def ([a-z]\w*)", RATIONAL.read_text(), re.M)
         self.assertGreater(len(functions), 12)
-        for function in functions:
+        answer, _ = self.asked(f"{RATIONAL}:{branch}", 1, "--kernel", "matmul", "--dtype", "float64")
+        self.assertIn("another answer than at a generic point", answer["text"])
+        for function in set(functions) - {branch}:
             kernel = next(k for k in kernels if function.startswith(k))
             answer, text = self.asked(f"{RATIONAL}:{function}", 1 if function in wrong else 0, "--kernel", kernel, "--dtype", "float64")
             with self.subTest(function):
@@ -70,6 +73,12 @@ class Identity(unittest.TestCase):
     def test_compiled(self):
         """Protects forms that are compiled: what torch.compile was given is judged as it stands."""
         self.asked(f"{ROOT / 'tests' / 'outside' / 'compiled.py'}:matmul", 0, "--kernel", "matmul", "--dtype", "float64")
+
+    def test_other_branches(self):
+        """Protects against a form that is right where a generic point's comparisons lead, and not elsewhere."""
+        for function in ("negative_doubled", "elsewhere"):
+            answer, _ = self.asked(f"{OWN}:{function}", 1, "--kernel", "linear_attention", "--dtype", "float64")
+            self.assertIn("another answer than at a generic point", answer["text"])
 
     def test_not_algebraic(self):
         """Protects from more being claimed than was seen: the operation is named with its place, forward and backward."""

@@ -85,3 +85,15 @@ def other_device(q, k, v, S0=None, z0=None):
     den = scores.sum(-1, keepdim=True) + q @ z.unsqueeze(-1)
     y = torch.where(den.abs() > 1e-10, num / torch.where(den.abs() > 1e-10, den + 1e-20, torch.ones_like(den)), torch.zeros_like(num))
     return y, S + k.transpose(1, 2) @ v, z + k.sum(1)
+
+
+def negative_doubled(q, k, v, S0=None, z0=None):
+    """WRONG: y is doubled where it is negative."""
+    y, S, z = _plain(q, k, v, S0, z0)
+    return torch.where(y.abs() == y, y, y * 2), S, z
+
+
+def elsewhere(q, k, v, S0=None, z0=None):
+    """WRONG on every device but the field's."""
+    y, S, z = _plain(q, k, v, S0, z0)
+    return (y if y.device.type == "field" else y * 2), S, z
