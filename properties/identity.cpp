@@ -142,6 +142,7 @@ void look_at_other_branches(Expectation& expectation, const Subject& subject, Ou
       "point",
       field_name(field_bits(c.dtype)));
   outcome.finding = std::move(shown->second.finding);
+  outcome.finding->text += "; " + outcome.algebra;
   outcome.witness = std::move(shown->first);
 }
 
