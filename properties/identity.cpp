@@ -27,6 +27,9 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
   const std::vector<std::string> outputs = output_names(driver), optional = optional_inputs(driver);
   const std::int64_t block = settings.block;
   for (DType dtype : settings.dtypes) {
+    // The smaller field takes more draws, and is there for forms with a path of their own for float32: where the larger
+    // one has every border, it has some.
+    const bool brief = dtype == DType::float32 && settings.dtypes.size() > 1;
     const auto add = [&](const Dims& dims, const char* variant) -> Case& {
       Case c = base_case(driver, self, dtype, dims, driver.smooth_fills.front());
       c.variant = variant;
@@ -35,17 +38,19 @@ std::vector<Case> plan(const Driver& driver, const PlanSettings& settings) {
       return cases.back();
     };
     const auto some = [&](std::size_t i) -> const Dims& { return shapes[std::min(i, shapes.size() - 1)]; };
-    for (const Dims& dims : shapes) add(dims, whole);
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      if (!brief || i % 3 == 0) add(shapes[i], whole);
     for (const std::string& output : outputs) add(some(3), whole).cotangents = {output};
     add(some(3), whole).cotangents.clear();
     // Every set of optional inputs left out, where a block is ragged and where there is one step alone.
     for (std::size_t mask = 1; mask < std::size_t{1} << optional.size(); ++mask)
       for (const std::size_t at : {std::size_t{0}, std::size_t{3}}) {
+        if (brief && at != 3) continue;
         Case& c = add(some(at), whole);
         for (std::size_t i = 0; i < optional.size(); ++i)
           if ((mask >> i) & 1) c.absent.push_back(optional[i]);
       }
-    if (driver.carry.empty()) continue;
+    if (driver.carry.empty() || brief) continue;
     for (const std::vector<std::int64_t>& pieces :
          {std::vector<std::int64_t>{block, block + 1}, {block, block, 1}, {1, block}}) {
       Case& c = add(shapes.front(), split);

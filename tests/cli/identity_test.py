@@ -1,4 +1,5 @@
 """The command `identity`, from outside. Each test says what it protects."""
+import concurrent.futures
 import json
 import pathlib
 import re
@@ -17,6 +18,12 @@ ALGEBRAIC = {
     "dk_denominator_dropped": "dk", "1e_6_added_to_denominator": "y", "groups_after_last_eight_lose_carry": "y",
     "replays_cached_output": "y", "final_S_transposed": "S", "state_before_last_block": "S", "state_cotangent_ignored": "dk",
     "single_token_returns_v": "y"}
+
+
+def by_two(f, items):
+    """On both cores; the first exception is raised."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(f, items))
 
 
 class Identity(unittest.TestCase):
@@ -45,25 +52,27 @@ class Identity(unittest.TestCase):
         self.assertGreater(len(functions), 12)
         answer, _ = self.asked(f"{RATIONAL}:{branch}", 1, "--kernel", "matmul", "--dtype", "float64")
         self.assertIn("another answer than at a generic point", answer["text"])
-        for function in set(functions) - {branch}:
+
+        def judged(function):
             kernel = next(k for k in kernels if function.startswith(k))
             answer, text = self.asked(f"{RATIONAL}:{function}", 1 if function in wrong else 0, "--kernel", kernel, "--dtype", "float64")
-            with self.subTest(function):
-                self.assertEqual(answer["answer"], "DIFFERENT" if function in wrong else "IDENTICAL")
-                if function in wrong:
-                    self.assertRegex(text, rf"over GF\(2\^61-1\), {wrong[function]}\(")
+            self.assertEqual(answer["answer"], "DIFFERENT" if function in wrong else "IDENTICAL", function)
+            if function in wrong:
+                self.assertRegex(text, rf"over GF\(2\^61-1\), {wrong[function]}\(")
+
+        by_two(judged, sorted(set(functions) - {branch}))
 
     @unittest.skipUnless(MUTANTS.is_file(), "the handed-out functions are not beside this checkout")
     def test_mutants(self):
         """Protects against a wrong kernel: every fault of the algebra is DIFFERENT by this alone, with its output named and a witness in floats."""
-        for mutant, tensor in ALGEBRAIC.items():
-            with self.subTest(mutant):
-                answer, text = self.asked(f"{MUTANTS}:mutant_{mutant}", 1, "--dtype", "float64")
-                self.assertRegex(answer["text"], rf"over GF\(2\^61-1\), {tensor}\(")
-                self.assertIn("replay", text)
-        for control in re.findall(r"^def (correct_\w+)", MUTANTS.read_text(), re.M):
-            with self.subTest(control):
-                self.asked(f"{MUTANTS}:{control}", 0, "--dtype", "float64")
+        def judged(mutant):
+            answer, text = self.asked(f"{MUTANTS}:mutant_{mutant}", 1, "--dtype", "float64")
+            self.assertRegex(answer["text"], rf"over GF\(2\^61-1\), {ALGEBRAIC[mutant]}\(")
+            self.assertIn("replay", text)
+
+        by_two(judged, ALGEBRAIC)
+        controls = re.findall(r"^def (correct_\w+)", MUTANTS.read_text(), re.M)
+        by_two(lambda control: self.asked(f"{MUTANTS}:{control}", 0, "--dtype", "float64"), controls)
 
     def test_witness_replays(self):
         """Protects the author: the float call that shows the fault is kept, and shows it again."""
