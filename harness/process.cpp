@@ -421,12 +421,16 @@ FieldAnswer call_over_field(Process& process, const FieldCall& call, std::chrono
   request["traced"] = call.traced;
   struct Read {
     Status status = Status::ok;
-    std::string message;
+    std::string message, no_device;
     FieldAnswer answer;
   };
   Read read =
-      process::converse<Read>(*process.child_, request, std::array{region.memory.get()}, limit,
-                              [&](const Json& body) { return Read{.answer = read_field_answer(body, plan, region)}; });
+      process::converse<Read>(*process.child_, request, std::array{region.memory.get()}, limit, [&](const Json& body) {
+        if (body.contains("no_device")) return Read{.no_device = body.at("no_device").get<std::string>()};
+        return Read{.answer = read_field_answer(body, plan, region)};
+      });
+  if (!read.no_device.empty())
+    throw std::runtime_error(fmt::format("the device 'field' cannot be opened: {}", visible(read.no_device)));
   return read.status == Status::ok ? std::move(read.answer) : lost_over_field(read.status, read.message);
 }
 

@@ -100,6 +100,11 @@ const char* name(FieldStatus status) {
 }  // namespace
 
 Json serve_over_field(const Json& request, const protocol::Descriptor& memory) {
+  try {
+    device();
+  } catch (const std::exception& error) {
+    return {{"no_device", error.what()}};  // our failure, and none of the form's
+  }
   const int bits = request.at("bits").get<int>();
   Problem problem = read_problem(request, memory);
   device().use(bits);
